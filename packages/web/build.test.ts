@@ -31,10 +31,10 @@ test('the build matches its manifest: names with hashes, the integrity, sizes wi
     assert.ok(existsSync(join(dist, 'flow', asset)));
     assert.match(asset, /-[\w-]{8}\.(js|css|json)$/);
   }
-  // Whatever a file names is there: the page its script, its style and the text of each language, the script its parts.
+  // Whatever a file names is there: the page its script, its style and the text of each language.
   const script = manifest.flow.assets.find((asset) => /^flow-.*\.js$/.test(asset)) ?? '';
   const named = html + readFileSync(join(dist, 'flow', script), 'utf8');
-  const names = named.match(/(?:flow|words-\w\w|funding|outcome)-[\w-]{8}\.(?:json|js|css)/g) ?? [];
+  const names = named.match(/(?:flow|words-\w\w)-[\w-]{8}\.(?:json|js|css)/g) ?? [];
   assert.deepEqual([...new Set(names)].sort(), manifest.flow.assets);
   assert.doesNotMatch(html, /__(?:FIRST|CSS|JS)/);
   // The policy names exactly the inline script and style.

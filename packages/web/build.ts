@@ -19,7 +19,7 @@ import {
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { build, type Plugin, type Rolldown } from 'vite';
+import { build, type Rolldown } from 'vite';
 import { testPrograms } from '../../scripts/tool.ts';
 import { WORDS } from './src/flow/words.ts';
 
@@ -33,8 +33,6 @@ export const SIZE_LIMITS = {
   /** What comes before the bill: the page's script and the inline one before it, compressed each by itself. */
   flow_js: 20_000,
   flow_css: 3000,
-  /** Each part that is loaded later: the last screens in every visit, the funding methods in some (decision 194). */
-  flow_part: 3000,
   /** The words of each language, loaded on demand. */
   words: 4000,
   /** The frame of a funding method, without what it loads from the processor. */
@@ -75,11 +73,10 @@ export interface Manifest {
   readonly releases: readonly Release[];
 }
 
-/** A built file. `part`: the name of a part of the page, which is loaded later; empty for the page's own script and style. */
+/** A built file. */
 interface Built {
   readonly name: string;
   readonly text: string;
-  readonly part: string;
 }
 
 const here = import.meta.dirname;
@@ -104,15 +101,22 @@ export async function buildWeb(
     DUEBRIDGE_VERSION: JSON.stringify(as),
     PAGE_WORDS: JSON.stringify(Object.fromEntries(words.map(({ tag, name }) => [tag, name]))),
   };
-  const script = async (path: string, name: string): Promise<Built> =>
-    only(await bundle({ path }, { define, format: 'iife', name }));
+  /** Bundles one entry into one script, and a style sheet where it has one. */
+  const one = async (path: string, name: string, format: 'iife' | 'es' = 'iife') => {
+    const built = await bundle({ path }, { define, format, name });
+    const [js, ...more] = built.filter((file) => file.name.endsWith('.js'));
+    // Another would be missing where the first is loaded.
+    if (js === undefined || more.length > 0)
+      throw new Error(`${path} became ${built.map((file) => file.name).join(', ')}`);
+    return { js, css: built.find((file) => file !== js) ?? { name: '', text: '' } };
+  };
   const [sdk, redirect, first, fund, page, operators, modules] = await Promise.all([
-    script('src/embed/script.ts', `duebridge-${as}-[hash].js`),
-    script('src/embed/redirect-script.ts', `duebridge-redirect-${as}-[hash].js`),
-    script('src/flow/first.ts', 'first.js'),
-    script('src/fund/stripe.ts', 'stripe.js'),
-    bundle({ flow: 'src/flow/main.tsx' }, { define, name: '[name]-[hash].js' }),
-    bundle({ console: 'src/console/main.tsx' }, { define, name: '[name]-[hash].js' }),
+    one('src/embed/script.ts', `duebridge-${as}-[hash].js`),
+    one('src/embed/redirect-script.ts', `duebridge-redirect-${as}-[hash].js`),
+    one('src/flow/first.ts', 'first.js'),
+    one('src/fund/stripe.ts', 'stripe.js'),
+    one('src/flow/main.tsx', 'flow-[hash].js', 'es'),
+    one('src/console/main.tsx', 'console-[hash].js', 'es'),
     bundle(
       {
         embed: 'src/embed/index.ts',
@@ -120,53 +124,51 @@ export async function buildWeb(
         react: 'src/embed/react.tsx',
         testing: 'src/embed/testing.ts',
       },
-      { define, name: '[name].js', minify: false },
+      { define, format: 'es', name: '[name].js', minify: false },
     ),
   ]);
-  const { js, css, parts } = ofPage(page);
-  const html = fill('src/flow/flow.html', { CSS: css.text, FIRST_JS: first.text, JS: js.name });
-  const forOperators = ofPage(operators);
-  checkSize('sdk', sdk.text);
-  checkSize('redirect', redirect.text);
-  checkSize('react', ...modules.filter(({ name }) => name === 'react.js').map(textOf));
-  checkSize('flow_js', first.text, js.text);
-  checkSize('flow_css', css.text);
+  const style = page.css.text;
+  const html = fill('src/flow/flow.html', {
+    CSS: style,
+    FIRST_JS: first.js.text,
+    JS: page.js.name,
+  });
+  checkSize('sdk', sdk.js.text);
+  checkSize('redirect', redirect.js.text);
+  checkSize('react', ...modules.filter(({ name }) => name === 'react.js').map(({ text }) => text));
+  checkSize('flow_js', first.js.text, page.js.text);
+  checkSize('flow_css', style);
   checkSize('flow_html', html);
-  checkSize('fund', fund.text);
-  checkSize('console', forOperators.js.text, forOperators.css.text);
-  for (const { text } of parts) checkSize('flow_part', text);
+  checkSize('fund', fund.js.text);
+  checkSize('console', operators.js.text, operators.css.text);
   for (const { text } of words) checkSize('words', text);
 
-  const assets = [js, ...parts, ...words];
   const before = readReleases(released);
   const manifest: Manifest = {
     version: as,
-    sdk: { ...pinned(sdk), redirect: pinned(redirect) },
+    sdk: { ...pinned(sdk.js), redirect: pinned(redirect.js) },
     flow: {
       html: 'flow.html',
-      assets: assets.map(({ name }) => name).sort(),
-      first_style: policyHash(css.text),
-      first_script: policyHash(first.text),
+      assets: [page.js, ...words].map(({ name }) => name),
+      first_style: policyHash(style),
+      first_script: policyHash(first.js.text),
     },
-    console: {
-      html: 'console.html',
-      assets: [forOperators.js.name, forOperators.css.name],
-    },
+    console: { html: 'console.html', assets: [operators.js.name, operators.css.name] },
     releases: before.releases,
   };
-  const { js: script_, css: style } = forOperators;
+  const inFolder = (name: string, files: readonly Built[]): [string, string][] =>
+    files.map((file) => [`${name}/${file.name}`, file.text]);
   const files = new Map([
-    ...[sdk, redirect].map(({ name, text }) => [`sdk/${name}`, text] as const),
-    ['flow/flow.html', html],
-    ...assets.map(({ name, text }) => [`flow/${name}`, text] as const),
-    ['fund/stripe.js', fund.text],
+    ...inFolder('sdk', [sdk.js, redirect.js]),
+    ...inFolder('flow', [{ name: 'flow.html', text: html }, page.js, ...words]),
+    ...inFolder('fund', [fund.js]),
+    ...inFolder('console', [operators.js, operators.css]),
     [
       'console/console.html',
-      fill('src/console/console.html', { CSS: style.name, JS: script_.name }),
+      fill('src/console/console.html', { CSS: operators.css.name, JS: operators.js.name }),
     ],
-    ...[script_, style].map(({ name, text }) => [`console/${name}`, text] as const),
     // What the modules share is a file of its own, so everything goes along.
-    ...modules.map(({ name, text }) => [`npm/${name}`, text] as const),
+    ...inFolder('npm', modules),
     ['manifest.json', `${JSON.stringify(manifest, undefined, 2)}\n`],
     // Released files stay under the same names; a build with the same bytes changes nothing.
     ...before.files,
@@ -186,15 +188,6 @@ export async function buildWeb(
   return manifest;
 }
 
-/** A page's script, its style, and the parts that it loads later. */
-function ofPage(built: readonly Built[]): { js: Built; css: Built; parts: readonly Built[] } {
-  const [js, ...more] = built.filter(({ name, part }) => part === '' && name.endsWith('.js'));
-  const css = built.find(({ name }) => name.endsWith('.css'));
-  if (js === undefined || css === undefined || more.length > 0)
-    throw new Error(`a page got ${built.map(({ name }) => name).join(', ')}`);
-  return { js, css, parts: built.filter(({ part }) => part !== '') };
-}
-
 /** A page with its placeholders filled in. */
 function fill(path: string, values: Readonly<Record<string, string>>): string {
   const html = readFileSync(join(here, path), 'utf8').replaceAll(/\n\s*/g, '\n');
@@ -205,25 +198,6 @@ function fill(path: string, values: Readonly<Record<string, string>>): string {
   );
 }
 
-/**
- * A browser may keep the failure of an import: Chromium never asks for the same address again. So `() => import('./part.tsx')` gets a
- * parameter, text for the end of the address, by which part.ts makes each attempt a different one. Vite's own code around each
- * `import()`, which preloads what a part needs, goes: parts need nothing.
- */
-const partsCanBeRetried: Plugin = {
-  name: 'parts-can-be-retried',
-  enforce: 'pre',
-  load: (id) =>
-    id.endsWith('vite/preload-helper.js')
-      ? 'export const __vitePreload = (load) => load();'
-      : undefined,
-  renderChunk: (code) =>
-    code.replaceAll(
-      /\(\) => __vitePreload\(\(\) => import\(("\.\/[^"]+")\)[^)]*\)/g,
-      (_, file: string) => `(end = "") => import(${file} + end)`,
-    ),
-};
-
 /** Features.LightDark of lightningcss, which writes variables for light-dark() wherever there is a color-scheme: the page has none. */
 const LIGHT_DARK = 1 << 20;
 
@@ -233,11 +207,11 @@ async function bundle(
   how: {
     readonly define: Readonly<Record<string, string>>;
     readonly name: string;
-    readonly format?: 'iife';
+    readonly format: 'iife' | 'es';
     readonly minify?: false;
   },
 ): Promise<Built[]> {
-  const { define, name, format = 'es', minify = true } = how;
+  const { define, name, format, minify = true } = how;
   const { output } = (await build({
     configFile: false,
     envDir: false,
@@ -245,7 +219,6 @@ async function bundle(
     base: './',
     logLevel: 'error',
     publicDir: false,
-    plugins: [partsCanBeRetried],
     oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
     define,
     css: { lightningcss: { exclude: LIGHT_DARK } },
@@ -272,21 +245,11 @@ async function bundle(
       },
     },
   })) as Rolldown.RolldownOutput;
-  return output.map((item) =>
-    item.type === 'chunk'
-      ? { name: item.fileName, text: item.code, part: item.isEntry ? '' : item.name }
-      : { name: item.fileName, text: String(item.source).trim(), part: '' },
-  );
+  return output.map((item) => ({
+    name: item.fileName,
+    text: item.type === 'chunk' ? item.code.trim() : String(item.source).trim(),
+  }));
 }
-
-/** The only file of a bundle. Throws when there is another, which would be missing where the first is loaded. */
-function only([first, ...others]: readonly Built[]): Built {
-  if (first === undefined || others.length > 0)
-    throw new Error(`a bundle of one file got ${others.map(({ name }) => name).join(', ')} too`);
-  return { ...first, text: first.text.trim() };
-}
-
-const textOf = ({ text }: Built): string => text;
 
 function hash(algorithm: string, text: string, encoding: 'hex' | 'base64'): string {
   return createHash(algorithm).update(text).digest(encoding);

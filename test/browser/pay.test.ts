@@ -368,7 +368,7 @@ function endings(inEngine: InEngine): void {
   });
 
   inEngine('a duplicate payment offers no second try', async ({ flow, visit }) => {
-    const change = { status: 'failed', failure_reason: 'Duplicate', duplicate: true } as const;
+    const change = { status: 'failed', failure_reason: 'Duplicate', failure: 'duplicate' } as const;
     const at = await visit(flow.world({ outcome: [{ progress: 'ended', ...change }] }));
     await at.start();
     await sent(at);

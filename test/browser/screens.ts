@@ -149,7 +149,7 @@ const TABLE: readonly (readonly [name: string, title: Word, world?: ScreenWorld,
   [
     'failed-duplicate',
     'duplicate_title',
-    fails({ failure_reason: 'Duplicate payment detected', duplicate: true }),
+    fails({ failure_reason: 'Duplicate payment detected', failure: 'duplicate' }),
     pay,
   ],
   [

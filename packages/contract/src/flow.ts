@@ -62,9 +62,6 @@ export const FlowFundingMethod = Type.Object({
     express: t.flag(
       'The processor’s page has the button that pays, such as that of a wallet, and shows it where the device can: it stands beside the other methods, not among them.',
     ),
-    may_act: t.flag(
-      'The customer may have to approve the payment: follow `action` of the payment.',
-    ),
   }),
 });
 export type FlowFundingMethod = Static<typeof FlowFundingMethod>;
@@ -115,12 +112,9 @@ export const FlowPayment = Type.Object({
     failure_reason: t.string(),
     failure: t.oneOf(
       FAILURE_KINDS,
-      'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate, account and amount (a reason named by the interface), possible_duplicate (free text that may describe one: warn and ask), other.',
+      'What the failure means for the customer: declined (the funding method; the partner was never asked), duplicate (no second attempt is offered or accepted), account and amount (each a reason named by the interface), possible_duplicate (free text that may describe one: warn and ask), other.',
     ),
     action: FlowAction,
-    duplicate: t.flag(
-      'True when the failure reason is the interface’s duplicate payment: no second attempt is offered or accepted.',
-    ),
   }),
 });
 export type FlowPayment = Static<typeof FlowPayment>;

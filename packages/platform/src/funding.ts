@@ -35,8 +35,6 @@ export interface FundingMethod {
   readonly saves?: boolean;
   /** That page has the button that pays, and shows it only where the device can. */
   readonly express?: boolean;
-  /** The customer may have to approve the payment at the processor or at their bank. */
-  readonly may_act?: boolean;
 }
 
 /** Whose payment it is, without personal data. */

@@ -327,7 +327,6 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
       ? {
           failure_reason: reason,
           failure: failureKind(payment),
-          duplicate: failureKind(payment) === 'duplicate',
         }
       : {}),
   };

@@ -12,13 +12,7 @@ import { madeAt } from '../payment-id.ts';
 import type { AdapterMethod, FundingAdapter } from './adapter.ts';
 
 const METHODS: readonly AdapterMethod[] = [
-  // A test amount may ask the customer.
-  {
-    funding_method: 'sandbox_bank',
-    label: 'Sandbox bank account',
-    sandbox: true,
-    may_act: true,
-  },
+  { funding_method: 'sandbox_bank', label: 'Sandbox bank account', sandbox: true },
   { funding_method: 'sandbox_declined', label: 'Sandbox account that declines', sandbox: true },
 ];
 

@@ -84,7 +84,7 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
   const script = new URL(settings.scriptUrl ?? 'https://js.stripe.com/v3/');
   const stripe = openStripeClient(settings);
   const sandbox = isTestKey(settings.secretKey);
-  const all = { sandbox, asks: true, may_act: true, min_amount_in_cents: MIN_CENTS };
+  const all = { sandbox, asks: true, min_amount_in_cents: MIN_CENTS };
   const most = { max_amount_in_cents: MAX_CENTS };
   const methods: Readonly<Record<StripeMethod, AdapterMethod>> = {
     card: { funding_method: 'stripe_card', label: 'Card', ...all, ...most, saves: true },

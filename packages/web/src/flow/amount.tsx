@@ -1,41 +1,26 @@
 /** Another amount than the bill's own: the field, what is wrong with what was typed, and the question about an amount far above the bill. */
 import type { VNode } from 'preact';
 import { useRef } from 'preact/hooks';
+import { Press, Title, type Props } from './elements.tsx';
 import type { Word } from './i18n.ts';
-import { amountText } from './money.ts';
-import { Press, Title, type Props } from './screens.tsx';
 
 export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
-  const { say, money, locale } = words;
+  const { say, money } = words;
   const { bill, problem, asks } = screen;
   const { rules, typed, session } = bill;
   const { full } = rules;
   const field = useRef<HTMLInputElement>(null);
-  const min = rules.min > 1 ? money(rules.min) : undefined;
-  const max = session.account.payment_rules.max_amount_in_cents ? money(rules.max) : undefined;
+  const [min, max] = [money(rules.min), money(rules.max)];
+  const hasMax = session.account.payment_rules.max_amount_in_cents !== undefined;
   const limits =
-    (min ?? max)
-      ? say(min ? (max ? 'amount_between' : 'amount_at_least') : 'amount_at_most', {
-          min: min ?? '',
-          max: max ?? '',
-        })
-      : undefined;
-  const wrong =
-    problem &&
-    say(problem, {
-      min: money(rules.min),
-      max: money(rules.max),
-      example: amountText(4250, locale),
-    });
-  const offer = (cents: number, main: boolean, word: Word): VNode => (
-    <button
-      class={main ? 'main' : ''}
-      type="button"
-      key={word}
-      onClick={() => flow.apply({ type: 'chose', amount: cents })}
-    >
+    rules.min > 1
+      ? say(hasMax ? 'amount_between' : 'amount_at_least', { min, max })
+      : hasMax && say('amount_at_most', { max });
+  const help = problem === undefined ? limits : say(problem, { min, max, example: money(4250) });
+  const offer = (cents: number, kind: 'main' | undefined, word: Word): VNode => (
+    <Press kind={kind} key={word} onClick={() => flow.apply({ type: 'chose', amount: cents })}>
       {say(word, { amount: money(cents) })}
-    </button>
+    </Press>
   );
   return (
     <form
@@ -59,37 +44,37 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
           enterKeyHint="next"
           value={typed}
           aria-invalid={problem !== undefined}
-          aria-describedby={wrong || limits ? 'amount-help' : undefined}
+          aria-describedby={help ? 'amount-help' : undefined}
           onInput={(event) => flow.apply({ type: 'typed', text: event.currentTarget.value })}
         />
       </div>
-      {(wrong || limits) && (
-        <p class={wrong ? 'wrong' : 'small'} id="amount-help">
-          {wrong || limits}
+      {help && (
+        <p class={problem ? 'wrong' : 'small'} id="amount-help">
+          {help}
+        </p>
+      )}
+      {asks && (
+        <p class="note" role="alert">
+          {say('far_above', {
+            amount: money(asks.amount),
+            due: money(session.account.balance?.amount_due_in_cents ?? 0),
+          })}
         </p>
       )}
       {asks ? (
-        <>
-          <p class="note" role="alert">
-            {say('far_above', {
-              amount: money(asks.amount),
-              due: money(session.account.balance?.amount_due_in_cents ?? 0),
-            })}
-          </p>
-          <div class="actions">
-            {asks.meant !== undefined
-              ? offer(asks.meant, true, 'far_above_meant')
-              : full !== undefined && offer(full, true, 'amount_full')}
-            {offer(asks.amount, false, 'far_above_yes')}
-          </div>
-        </>
+        <div class="actions">
+          {asks.meant !== undefined
+            ? offer(asks.meant, 'main', 'far_above_meant')
+            : full !== undefined && offer(full, 'main', 'amount_full')}
+          {offer(asks.amount, undefined, 'far_above_yes')}
+        </div>
       ) : (
         <div class="actions">
           <button class="main" type="submit">
             {say('continue')}
           </button>
           {full !== undefined ? (
-            offer(full, false, 'amount_full')
+            offer(full, undefined, 'amount_full')
           ) : (
             <Press onClick={() => flow.apply({ type: 'back' })}>{say('back')}</Press>
           )}

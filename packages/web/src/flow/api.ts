@@ -35,26 +35,28 @@ export class CallError extends Error {
   constructor(wire: CallError['wire'], answer?: Response) {
     super(wire);
     this.wire = wire;
-    this.code = PROBLEMS[wire] ?? 'internal';
+    this.code = OTHERS[wire] ?? SAME.find((one) => one === wire.toLowerCase()) ?? 'internal';
     this.status = answer?.status ?? 0;
     this.requestId = answer?.headers.get('x-request-id') ?? undefined;
-    const seconds = Number(answer?.headers.get('retry-after') ?? Number.NaN);
+    const seconds = Number.parseInt(answer?.headers.get('retry-after') ?? '', 10);
     this.retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
   }
 }
 
-/** The catalogue's codes that have a screen of their own; any other is `internal`. */
-const PROBLEMS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
+/** The catalogue's codes that the page and the site have under the same name; any other is `internal`. */
+const SAME = [
+  'origin_not_allowed',
+  'mode_mismatch',
+  'token_invalid',
+  'token_expired',
+  'account_not_found',
+  'partner_unreachable',
+  'amount_out_of_range',
+] as const satisfies readonly DuebridgeErrorCode[];
+const OTHERS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
   network: 'network_lost',
-  ORIGIN_NOT_ALLOWED: 'origin_not_allowed',
-  MODE_MISMATCH: 'mode_mismatch',
-  TOKEN_INVALID: 'token_invalid',
   UNAUTHORIZED: 'token_invalid',
-  TOKEN_EXPIRED: 'token_expired',
   SESSION_EXPIRED: 'token_expired',
-  ACCOUNT_NOT_FOUND: 'account_not_found',
-  PARTNER_UNREACHABLE: 'partner_unreachable',
-  AMOUNT_OUT_OF_RANGE: 'amount_out_of_range',
 };
 
 /** How the page reaches the platform. */
@@ -84,31 +86,18 @@ export function createApi(partner_id: string, send: typeof request): Api {
   let ahead = 0;
 
   /** Waits for an answer; throws CallError for a refusal, and when there is none. */
-  async function answerTo(asked: Promise<Response>): Promise<Response> {
-    let answer: Response;
-    try {
-      answer = await asked;
-    } catch {
+  async function json<T>(asked: Promise<Response>): Promise<T> {
+    // A truncated answer counts as no answer.
+    const none = (): never => {
       throw new CallError('network');
-    }
+    };
+    const answer = await asked.catch(none);
     const served = Date.parse(answer.headers.get('date') ?? '');
     if (served) ahead = served - Date.now();
-    if (answer.ok) return answer;
+    if (answer.ok) return (await answer.json().catch(none)) as T;
     const body = (await answer.json().catch(() => undefined)) as ErrorBody | undefined;
     throw new CallError(body?.code ?? 'INTERNAL_ERROR', answer);
   }
-
-  async function json<T>(asked: Promise<Response>): Promise<T> {
-    const answer = await answerTo(asked);
-    try {
-      return (await answer.json()) as T;
-    } catch {
-      // A truncated answer counts as no answer.
-      throw new CallError('network');
-    }
-  }
-
-  const paymentPath = (id: string): string => `v1/flow/payments/${encodeURIComponent(id)}`;
 
   return {
     async open(token, request, begun) {
@@ -120,7 +109,7 @@ export function createApi(partner_id: string, send: typeof request): Api {
     session: () => json(send(SESSION_PATH, secret)),
     pay: (request) => json(send('v1/flow/payments', secret, request)),
     saved: (request) => json(send('v1/flow/saved-methods', secret, request)),
-    payment: (id) => json(send(paymentPath(id), secret)),
+    payment: (id) => json(send(`v1/flow/payments/${encodeURIComponent(id)}`, secret)),
     leave: (request) => json(send('v1/flow/return', secret, request)),
     now: () => Date.now() + ahead,
   };

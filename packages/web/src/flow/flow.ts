@@ -190,8 +190,10 @@ export class Flow {
     try {
       const leaving = { return_url, confirm_unanswered: this.#unanswered };
       // Without a network the browser could not show the site either; any refusal ends it.
-      const isFinal = (): boolean => true;
-      ({ location: to } = await this.#waiting.persist(() => this.#api.leave(leaving), isFinal));
+      ({ location: to } = await this.#waiting.persist(
+        () => this.#api.leave(leaving),
+        () => true,
+      ));
     } catch (error) {
       callError(error);
     }
@@ -267,11 +269,7 @@ export class Flow {
     // Without a network the site could not ask its backend either, so its tokens are not at fault.
     if (token === null && !navigator.onLine) throw new CallError('network');
     if (token === null) return false;
-    const grant = await this.#api.open(
-      token,
-      { origin: this.#site.origin },
-      this.#site.exchange(token),
-    );
+    const grant = await this.#api.open(token, { origin: this.#site.origin }, this.#site.exchange());
     this.#sessionId = grant.session_id;
     this.apply({ type: 'session_ends', at: undefined });
     // By the clock that the customer sees, right or wrong.
@@ -284,11 +282,8 @@ export class Flow {
   #warn(): void {
     clearTimeout(this.#warning);
     const left = this.#end - Date.now();
-    if (left > WARNING_MS) {
-      // A delay above the maximum of a timer would fire at once.
-      const delay = Math.min(left - WARNING_MS, 2 ** 31 - 1);
-      this.#warning = setTimeout(() => this.#warn(), delay);
-    } else if (left > 0) this.apply({ type: 'session_ends', at: this.#end });
+    if (left > WARNING_MS) this.#warning = setTimeout(() => this.#warn(), left - WARNING_MS);
+    else if (left > 0) this.apply({ type: 'session_ends', at: this.#end });
   }
 
   /** Replaces an ended session with a new one. */
@@ -353,7 +348,7 @@ export class Flow {
     if (text === this.#lastUpdate) return;
     this.#lastUpdate = text;
     this.#site.send({ type: 'payment', payment: change });
-    if (payment.duplicate === true) this.#tell('duplicate_payment');
+    if (payment.failure === 'duplicate') this.#tell('duplicate_payment');
     if (payment.status === 'succeeded' && !this.state.screen.bill?.session.receipt)
       void this.#readReceipt();
   }

@@ -1,14 +1,11 @@
-/**
- * Funding methods that need more than a choice: the processor's frame, and what the customer has to do at their bank. A part of its
- * own: a page that offers no such method never loads it.
- */
+/** Funding methods that need more than a choice: the processor's frame, and what the customer has to do at their bank. */
 import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { FromFund, ToFund } from '../fund/messages.ts';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
-import { Press } from './screens.tsx';
+import { Press } from './elements.tsx';
 import { methodsFor, type Bill } from './state.ts';
 
 /** A processor that has not answered a press of Pay within this time is told as slow, and the customer can press again. */
@@ -33,7 +30,11 @@ export function FundingFrame(props: {
   // Before the paint: a frame that loads immediately would send its message before anybody listens.
   useLayoutEffect(() => {
     let there = false;
-    let answer: ((instrument: string | undefined) => void) | undefined;
+    let answer: ((instrument?: string) => void) | undefined;
+    const answered = (instrument?: string): void => {
+      answer?.(instrument);
+      answer = undefined;
+    };
     // A statement, no returned call: WebKit eliminates tail calls, and would then name the frame itself as the sender.
     const send = (message: ToFund): void => {
       frame.current?.contentWindow?.postMessage(message, location.origin);
@@ -61,11 +62,9 @@ export function FundingFrame(props: {
           return setState('there');
         case 'instrument':
           if (express) return void flow.pay({ method, instrument: data.instrument });
-          answer?.(data.instrument);
-          return (answer = undefined);
+          return answered(data.instrument);
         case 'problem':
-          answer?.(undefined);
-          return (answer = undefined);
+          return answered();
         case 'acted':
           return;
       }
@@ -75,25 +74,23 @@ export function FundingFrame(props: {
     const slow = setTimeout(() => setState((now) => (now === 'loading' ? 'slow' : now)), SLOW_MS);
     flow.instrument = () =>
       new Promise((resolve) => {
-        answer?.(undefined);
+        answered();
         answer = resolve;
-        if (there) {
-          setTimeout(() => {
-            // Its answer is no longer wanted: by then another press may wait for one.
-            if (answer !== resolve) return;
-            setState('slow');
-            resolve(undefined);
-          }, ANSWER_MS);
-          return send({ fund: 'ask' });
-        }
-        setState('slow');
-        resolve(undefined);
+        const late = (): void => {
+          // Its answer is no longer wanted: by then another press may wait for one.
+          if (answer !== resolve) return;
+          setState('slow');
+          answered();
+        };
+        if (!there) return late();
+        setTimeout(late, ANSWER_MS);
+        send({ fund: 'ask' });
       });
     return () => {
       clearTimeout(slow);
       removeEventListener('message', hear);
       flow.instrument = undefined;
-      answer?.(undefined);
+      answered();
     };
   }, [method.frame, act]);
   return (
@@ -149,7 +146,7 @@ export function Act(props: {
   return (
     <div class="actions">
       {/* A window of its own: this frame may not take the site around it away. It comes back to a page that closes itself. */}
-      <Press main onClick={go}>
+      <Press kind="main" onClick={go}>
         {words.say('act_open')}
       </Press>
       {blocked && (

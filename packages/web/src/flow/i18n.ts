@@ -14,6 +14,7 @@ export interface Language {
   /** For Intl: the locale of numbers and dates. */
   readonly locale: string;
   readonly say: (word: Word, values?: Readonly<Record<string, string>>) => string;
+  readonly has: (word: string) => word is Word;
   readonly money: (cents: number) => string;
   /** A calendar date (YYYY-MM-DD), the same day wherever the customer is. */
   readonly date: (day: string) => string;
@@ -39,8 +40,8 @@ export function language(asked: string, tag: Tag, words: Words): Language {
   return {
     tag,
     locale,
-    say: (word, values = {}) =>
-      words[word].replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? ''),
+    say: (word, values = {}) => filled(words[word], values),
+    has: (word): word is Word => word in words,
     money: (cents) => formatMoney(cents, locale),
     // A calendar date has no zone: formatted in a zone west of Greenwich it would be a day early.
     date: (day) =>
@@ -57,6 +58,10 @@ export function language(asked: string, tag: Tag, words: Words): Language {
     clock: (ms) => format({ timeStyle: 'short' }).format(ms),
   };
 }
+
+/** A text with its `{names}` replaced by their values. */
+export const filled = (text: string, values: Readonly<Record<string, string>>): string =>
+  text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '');
 
 /** A bare language means that language in the United States, because the amounts are US dollars. */
 function usable(asked: string, tag: string): boolean {

@@ -9,21 +9,14 @@ import { createApi } from './api.ts';
 import { themeProperties } from './appearance.ts';
 import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
-import { usePart } from './part.ts';
-import {
-  helpText,
-  leaveLabel,
-  Loading,
-  Press,
-  ProblemScreen,
-  problemWords,
-  Review,
-  Sum,
-  Title,
-} from './screens.tsx';
+import { Amount } from './amount.tsx';
+import { leaveLabel, Press } from './elements.tsx';
+import { Left, Receipt, Status } from './outcome.tsx';
+import { Loading, ProblemScreen, problemWords, Review } from './screens.tsx';
 import type { Begun } from './first.ts';
 import { billerOf, isDark, metaOf, type Site } from './site.ts';
 import { nameOf, paymentOf, type Screen, type State } from './state.ts';
+import { plainText } from './text.ts';
 import './style.css';
 
 /** At most one announcement in this time, so that a screen reader can finish a sentence. */
@@ -35,9 +28,6 @@ const DOUBLE_PRESS_PX = 24;
 const PHONE_PX = 600;
 /** Set by the build: the version of this package. */
 declare const DUEBRIDGE_VERSION: string;
-
-type Outcome = typeof import('./outcome.tsx');
-const loadOutcome = (): Promise<Outcome> => import('./outcome.tsx');
 
 const root = document.querySelector('#app');
 const { begun } = window;
@@ -60,8 +50,14 @@ async function main(
     const words = await loadLanguage(navigator.language, textOf);
     speak(words);
     const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
-    const screen = <ProblemScreen {...why} biller={billerOf().name} words={words} />;
-    show(<Frame words={words} screen={screen} foot={<Trust words={words} />} />);
+    const biller = nameOfBiller(words);
+    show(
+      <Frame
+        words={words}
+        screen={<ProblemScreen {...{ ...why, biller, words }} />}
+        foot={<Trust {...{ biller, words }} />}
+      />,
+    );
     return;
   }
   const problems = applyLook(site.init.appearance);
@@ -98,11 +94,9 @@ function App(props: {
   const { state } = flow;
   const { screen } = state;
   flow.locale = words.locale;
-  const { part: outcome } = usePart(loadOutcome, screen.bill !== undefined);
-  const { name: registered, logo: ofPartner } = billerOf();
-  const { name: biller = registered, logo = ofPartner } = screen.bill?.session.biller ?? {};
-  flow.describe = (code) =>
-    words.say(problemWords(code)[0], { biller: biller ?? words.say('the_biller') });
+  const biller = nameOfBiller(words, screen);
+  const logo = screen.bill?.session.biller.logo ?? billerOf().logo;
+  flow.describe = (code) => words.say(problemWords(code, words)[0], { biller });
 
   useEffect(() => {
     props.listen(() => setTurn((turn) => turn + 1));
@@ -147,9 +141,7 @@ function App(props: {
   const held = document.activeElement !== document.body;
   const name = nameOf(screen);
   const status = paymentOf(screen)?.status ?? '';
-  // When the part with the last screens comes late, it replaces what has the focus.
-  const brief = isOutcome(state) && !outcome;
-  const place = `${name} ${status} ${screen.name === 'problem' ? screen.code : ''} ${state.left} ${brief}`;
+  const place = `${name} ${status} ${screen.name === 'problem' ? screen.code : ''} ${state.left}`;
   useLayoutEffect(() => {
     if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
@@ -159,22 +151,20 @@ function App(props: {
     shown.current = place;
   }, [place]);
 
-  const closable = site.display !== 'inline';
+  const canLeave = site.display !== 'inline';
   return (
     <Frame
       words={words}
-      screen={<ScreenOf {...{ flow, words, state, closable, outcome }} />}
+      screen={<ScreenOf {...{ flow, words, biller, canLeave }} />}
       head={
         <>
           <div>
             {logo && <img src={`../logos/${logo}`} alt="" />}
-            {biller !== undefined && (
-              <p class="biller" dir="auto">
-                {biller}
-              </p>
-            )}
+            <p class="biller" dir="auto">
+              {biller}
+            </p>
           </div>
-          {closable && (
+          {canLeave && (
             <button
               class="close"
               type="button"
@@ -190,13 +180,17 @@ function App(props: {
       }
       foot={
         <>
-          <Notices flow={flow} words={words} state={state} />
-          <Trust words={words} screen={screen} />
+          <Notices flow={flow} words={words} />
+          <Trust {...{ biller, words, screen }} />
         </>
       }
     />
   );
 }
+
+/** The biller of a bill, and before there is one, the page's own. */
+const nameOfBiller = ({ say }: Language, screen?: Screen): string =>
+  screen?.bill?.session.biller.name ?? billerOf().name ?? say('the_biller');
 
 /**
  * Cancels the second press of a double press whose first one has replaced the screen. Of a mouse the browser counts the presses by
@@ -221,72 +215,43 @@ function focusScreen(): void {
   (document.getElementById('amount') ?? document.getElementById('title'))?.focus();
 }
 
-interface Shown {
+function ScreenOf(props: {
   readonly flow: Flow;
   readonly words: Language;
-  readonly state: State;
-}
-
-/** After the press of Pay, or of Close: these screens are in a part of the page. */
-const isOutcome = ({ screen, left }: State): boolean => left || paymentOf(screen) !== undefined;
-
-function ScreenOf(
-  props: Shown & { readonly closable: boolean; readonly outcome: Outcome | undefined },
-): VNode {
-  const { flow, words, state, outcome } = props;
-  const { screen } = state;
-  if (isOutcome(state)) {
-    return outcome ? <outcome.OutcomeScreen {...{ flow, words, state }} /> : <Brief {...props} />;
-  }
+  readonly biller: string;
+  readonly canLeave: boolean;
+}): VNode {
+  const { flow, words, biller } = props;
+  const { screen, left } = flow.state;
+  if (left) return <Left {...{ flow, words, biller }} payment={paymentOf(screen)} />;
   switch (screen.name) {
     case 'review':
-      return <Review flow={flow} words={words} screen={screen} />;
+      return <Review {...{ flow, words, screen }} />;
     case 'amount':
-      return outcome ? (
-        <outcome.Amount flow={flow} words={words} screen={screen} />
-      ) : (
-        <Loading words={words} />
-      );
-    case 'problem': {
-      const { code, requestId, again, bill } = screen;
-      return (
-        <ProblemScreen
-          {...{ code, requestId, again, flow, words }}
-          biller={bill?.session.biller.name ?? billerOf().name}
-          close={props.closable ? () => flow.close() : undefined}
-        />
-      );
-    }
-    default:
+      return <Amount {...{ flow, words, screen }} />;
+    case 'status':
+      return <Status {...{ flow, words, screen }} />;
+    case 'receipt':
+      return <Receipt {...{ flow, words, screen }} />;
+    case 'problem':
+      return <ProblemScreen {...props} {...screen} />;
+    case 'loading':
       return <Loading words={words} />;
   }
 }
 
-/** How the payment stands, in one sentence: all that a customer sees while the part with the whole screen cannot be loaded. */
-function Brief({ flow, words, state }: Shown): VNode {
-  const payment = paymentOf(state.screen);
-  return (
-    <>
-      <Title>{payment ? progress(state, words) : words.say('left_nothing')}</Title>
-      {payment && <Sum cents={payment.amount_in_cents} words={words} />}
-      {!state.left && (
-        <div class="actions">
-          <Press onClick={() => flow.close()}>{leaveLabel(flow, words, 'close')}</Press>
-        </div>
-      )}
-    </>
-  );
-}
-
 /**
  * Who processes the payment and what becomes of its data, before it is made; and how to reach the biller, wherever the customer may
- * need it.
+ * need it: as it registered, or where its customers find it.
  */
-function Trust({ words, screen }: { readonly words: Language; readonly screen?: Screen }): VNode {
+function Trust(props: {
+  readonly biller: string;
+  readonly words: Language;
+  readonly screen?: Screen;
+}): VNode {
+  const { biller, words, screen } = props;
   const { say } = words;
-  const { partner, biller } = screen?.bill?.session ?? {};
-  const page = billerOf();
-  const name = biller?.name ?? page.name ?? say('the_biller');
+  const contact = screen?.bill?.session.partner.support_contact ?? billerOf().contact;
   const isPaying = screen?.name === 'review' || screen?.name === 'amount';
   return (
     <>
@@ -295,19 +260,24 @@ function Trust({ words, screen }: { readonly words: Language; readonly screen?: 
           <svg viewBox="0 0 24 24" aria-hidden="true">
             <path d="M6 11h12v9H6zM8.5 11V8a3.5 3.5 0 0 1 7 0v3" />
           </svg>
-          {say('secure', { host: location.hostname, biller: name })}
+          {say('secure', { host: location.hostname, biller })}
         </p>
       )}
       {screen?.name !== 'loading' && (
-        <p class="small">{helpText(name, partner?.support_contact ?? page.contact, words)}</p>
+        <p class="small">
+          {contact
+            ? say('support_at', { biller, contact: plainText(contact) })
+            : say('support', { biller })}
+        </p>
       )}
     </>
   );
 }
 
 /** Shown beside any screen: the state of the connection, the end of the session, closing while sending. */
-function Notices({ flow, words, state }: Shown): VNode {
+function Notices({ flow, words }: { readonly flow: Flow; readonly words: Language }): VNode {
   const { say } = words;
+  const { state } = flow;
   const { screen } = state;
   const offline = state.offline && screen.name !== 'problem';
   const sending = screen.name === 'review' && screen.sending;

@@ -13,12 +13,6 @@ export function formatMoney(cents: number, locale: string): string {
   return new Intl.NumberFormat(locale, { style: 'currency', currency: 'USD' }).format(decimal);
 }
 
-/** An amount for the entry field: as the locale writes it, without the currency. */
-export function amountText(cents: number, locale: string): string {
-  const decimal = `${Math.trunc(cents / 100)}.${String(cents % 100).padStart(2, '0')}`;
-  return decimal.replace('.', separators(locale).decimal);
-}
-
 /**
  * Parses what a person typed into cents; undefined when it cannot be an amount of dollars.
  * Either separator counts as the decimal separator when one or two digits follow its last occurrence ("1,234.50", "1234,5"). A
@@ -38,16 +32,15 @@ export function parseAmount(text: string, locale: string): number | undefined {
       (index === 0 ? /^\d{1,3}$/ : /^\d{3}$/).test(group),
     );
     if (!even || used.some((found) => found !== thousands) || thousands === sign) return undefined;
-    if (sign === undefined && used.length === 1 && thousands !== separators(locale).group)
-      return undefined;
+    if (sign === undefined && used.length === 1 && thousands !== groupOf(locale)) return undefined;
   }
   const digits = `${groups.join('')}${cents.padEnd(2, '0')}`.replace(/^0+(?=\d)/, '');
   // Longer than the largest amount: a double may not hold it exactly.
   return digits.length > 12 ? undefined : Number(digits);
 }
 
-function separators(locale: string): { group: string; decimal: string } {
+/** What the locale writes between thousands. */
+function groupOf(locale: string): string | undefined {
   const parts = new Intl.NumberFormat(locale, { useGrouping: 'always' }).formatToParts(12345.6);
-  const find = (type: string): string => parts.find((part) => part.type === type)?.value ?? '';
-  return { group: find('group'), decimal: find('decimal') || '.' };
+  return parts.find(({ type }) => type === 'group')?.value;
 }

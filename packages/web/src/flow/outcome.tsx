@@ -1,48 +1,16 @@
-/**
- * The screens after the press of Pay: the payment on its way, its end, and the receipt; and that of another amount. A part of its own,
- * requested as soon as the bill is shown: the bill comes sooner, and this is there before the customer has pressed a button. Until it is,
- * main.tsx shows how the payment stands in one sentence.
- */
+/** The screens after the press of Pay: the payment on its way, its end, and the receipt. */
 import type { FlowPayment } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { usePart } from './part.ts';
-import { methodLabel, receiptRows, shortReference } from './receipt.ts';
-import {
-  Facts,
-  isMore,
-  leaveLabel,
-  loadFunding,
-  Press,
-  Sign,
-  Sum,
-  Title,
-  type Props,
-} from './screens.tsx';
+import { Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.tsx';
 import type { Flow } from './flow.ts';
+import { Act } from './funding.tsx';
 import type { Language } from './i18n.ts';
-import { leftDue, methodOf, paymentOf, type Bill, type Screen, type State } from './state.ts';
+import { leftDue, methodOf, type Bill } from './state.ts';
 import { plainText } from './text.ts';
 
-export { Amount } from './amount.tsx';
-
-export function OutcomeScreen(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly state: State;
-}): VNode | null {
-  const { flow, words, state } = props;
-  const { screen } = state;
-  if (state.left) return <Left {...{ flow, words, screen }} />;
-  if (screen.name === 'status') {
-    const isOpen = screen.payment.status === 'processing';
-    return isOpen ? (
-      <OnItsWay {...{ flow, words, screen }} />
-    ) : (
-      <Ended {...{ flow, words, screen }} />
-    );
-  }
-  return screen.name === 'receipt' ? <Receipt {...{ flow, words, screen }} /> : null;
+export function Status(props: Props<'status'>): VNode {
+  return props.screen.payment.status === 'processing' ? OnItsWay(props) : Ended(props);
 }
 
 function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
@@ -51,20 +19,13 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
   const biller = bill.session.biller.name;
   const { action } = payment;
   const method = methodOf(bill, payment);
-  const { part: funding, missing } = usePart(
-    loadFunding,
-    action !== undefined || (method !== undefined && isMore(method)),
-  );
   if (action && method) {
     return (
       <>
         <Title>{say('act_title')}</Title>
         <Paid {...{ words, payment, bill }} />
         <p>{say('act_note', { biller })}</p>
-        {funding && (
-          <funding.Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
-        )}
-        {missing && <p class="note">{say('method_slow')}</p>}
+        <Act {...{ flow, words, method, action, amount: payment.amount_in_cents }} />
       </>
     );
   }
@@ -76,7 +37,7 @@ function OnItsWay({ flow, words, screen }: Props<'status'>): VNode {
       <div class={accepted ? 'track second' : 'track'} />
       <p>{say(slow ? 'slow_note' : accepted ? 'accepted_note' : 'sending_note', { biller })}</p>
       <div class="actions">
-        <Press onClick={() => flow.close()}>{leaveLabel(flow, words, 'close')}</Press>
+        <Leave {...{ flow, words }} />
       </div>
     </>
   );
@@ -105,24 +66,18 @@ function Ended({ flow, words, screen }: Props<'status'>): VNode {
   const { say } = words;
   const { payment, bill } = screen;
   const biller = bill.session.biller.name;
-  const { failure_reason: reason, status } = payment;
-  // A platform of an earlier version marks a duplicate only in this way.
-  const why = payment.duplicate === true ? 'duplicate' : payment.failure;
+  const { failure_reason: reason, failure: why, status } = payment;
   const doubt = why === 'possible_duplicate';
   const kind =
     status === 'canceled' ? status : why === 'declined' || why === 'duplicate' ? why : 'failed';
   // Nobody is led to pay again what may be paid already, or what the biller has stopped.
   const closes = kind === 'canceled' || kind === 'duplicate' || doubt;
   const again = kind !== 'duplicate' && (
-    <Press main={!closes} key="again" onClick={() => flow.tryAgain()}>
+    <Press kind={closes ? undefined : 'main'} key="again" onClick={() => flow.tryAgain()}>
       {say(kind === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
     </Press>
   );
-  const close = (
-    <Press main={closes} key="close" onClick={() => flow.close()}>
-      {leaveLabel(flow, words, 'close')}
-    </Press>
-  );
+  const close = <Leave key="close" {...{ flow, words }} kind={closes ? 'main' : undefined} />;
   return (
     <>
       <Sign kind={kind === 'canceled' ? 'neutral' : 'wrong'} />
@@ -148,14 +103,11 @@ function Ended({ flow, words, screen }: Props<'status'>): VNode {
   );
 }
 
-function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
-  const { say } = words;
+export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
+  const { say, money, instant } = words;
   const { payment, bill } = screen;
-  const { session } = bill;
-  const rows = receiptRows(bill, payment, words);
-  const reference = shortReference(payment);
+  const { account, biller, receipt } = bill.session;
   const left = leftDue(bill, payment);
-  const { mailed_to: address } = session.receipt ?? {};
   const details = useRef<HTMLDetailsElement>(null);
   // Paper shows the whole receipt.
   useEffect(() => {
@@ -163,48 +115,56 @@ function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
     addEventListener('beforeprint', open);
     return () => removeEventListener('beforeprint', open);
   }, []);
+  const reference = [say('reference'), shortReference(payment)] as const;
   return (
     <>
       <Sign kind="right" />
       <Title>{say('receipt_title')}</Title>
       <Paid {...{ words, payment, bill }} />
-      <Facts
-        rows={[
-          ...(left === undefined ? [] : ([[say('left_due'), words.money(left)]] as const)),
-          [say('reference'), reference],
-        ]}
-      />
-      {address !== undefined && (
-        <p class="small">{say('mailed_to', { address: plainText(address) })}</p>
+      <Facts rows={[[say('left_due'), left === undefined ? undefined : money(left)], reference]} />
+      {receipt?.mailed_to !== undefined && (
+        <p class="small">{say('mailed_to', { address: plainText(receipt.mailed_to) })}</p>
       )}
       <details ref={details}>
         <summary>{say('details')}</summary>
-        <Facts rows={rows} />
+        {/* Everything that a customer needs to talk to the biller about it, in reading order. */}
+        <Facts
+          rows={[
+            [say('pay_to'), biller.name],
+            [say('account'), account.masked_account_id],
+            [say('amount'), money(payment.amount_in_cents)],
+            [
+              say('refunded'),
+              receipt?.refunded_in_cents ? money(receipt.refunded_in_cents) : undefined,
+            ],
+            [say('method'), methodLabel(bill, payment)],
+            [say('paid_by'), receipt && plainText(receipt.payer_name)],
+            [say('initiated'), instant(payment.initiated_at ?? payment.created_at)],
+            [say('posted'), payment.posted_at === null ? undefined : instant(payment.posted_at)],
+            reference,
+            [say('full_reference'), payment.platform_payment_id],
+            [say('biller_reference', { biller: biller.name }), payment.payment_id ?? undefined],
+          ]}
+        />
         {/* Web views of apps have none. */}
         {typeof print === 'function' && <Press onClick={() => print()}>{say('print')}</Press>}
       </details>
       <div class="actions">
-        <Press main onClick={() => flow.close()}>
-          {leaveLabel(flow, words, 'done')}
-        </Press>
+        <Leave {...{ flow, words }} kind="main" word="done" />
       </div>
     </>
   );
 }
 
 /** After Done, Close or Escape in a frame that stays: the result, and the way back. */
-function Left({
-  flow,
-  words,
-  screen,
-}: {
+export function Left(props: {
   readonly flow: Flow;
   readonly words: Language;
-  readonly screen: Screen;
+  readonly payment: FlowPayment | undefined;
+  readonly biller: string;
 }): VNode {
+  const { flow, words, payment, biller } = props;
   const { say } = words;
-  const payment = paymentOf(screen);
-  const biller = screen.bill?.session.biller.name ?? say('the_biller');
   const which =
     payment?.status === 'succeeded'
       ? 'left_paid'
@@ -222,4 +182,14 @@ function Left({
       </div>
     </>
   );
+}
+
+/** What the method is called that a payment was made with. */
+const methodLabel = (bill: Bill, payment: FlowPayment): string =>
+  methodOf(bill, payment)?.label ?? payment.funding_method;
+
+/** What a person reads out on the phone: the last eight characters of the id, in two groups. The whole id is on the receipt too. */
+function shortReference({ platform_payment_id: id }: FlowPayment): string {
+  const end = id.replaceAll('-', '').slice(-8).toUpperCase();
+  return `${end.slice(0, -4)}-${end.slice(-4)}`;
 }

@@ -55,8 +55,8 @@ export interface Site {
    * long it takes.
    */
   token(why: TokenReason, slow: () => void): Promise<string | null>;
-  /** The exchange of the first token, which began when the token came; undefined for any other, and when asked again. */
-  exchange(token: string): Promise<Response> | undefined;
+  /** The exchange of the first token, which began when the token came; undefined when asked again. */
+  exchange(): Promise<Response> | undefined;
   /** Listens to the site's other messages, those that have come so far included. Call it once. */
   listen(heard: (message: ToPage) => void): void;
 }
@@ -120,22 +120,21 @@ function findVisit(): Site | NoVisit | undefined {
   };
 }
 
-/** Exchanges the first token as soon as it is there. */
+/** Exchanges the first token as soon as it is there; gives the answer once. */
 function exchangeOf(origin: string, first: Promise<string | null>): Site['exchange'] {
-  let begun: { readonly token: string; readonly answer: Promise<Response> } | undefined;
+  let begun: Promise<Response> | undefined;
   const begin = async (): Promise<void> => {
     const token = await first;
     if (token === null) return;
-    const body = { origin, partner_id: metaOf('partner') };
-    begun = { token, answer: whole(request(SESSION_PATH, token, body)) };
+    begun = whole(request(SESSION_PATH, token, { origin, partner_id: metaOf('partner') }));
     // A failure is for whoever takes the answer.
-    begun.answer.catch(() => {});
+    begun.catch(() => {});
   };
   void begin();
-  return (token) => {
+  return () => {
     const taken = begun;
     begun = undefined;
-    return taken?.token === token ? taken.answer : undefined;
+    return taken;
   };
 }
 

@@ -215,12 +215,8 @@ export function methodFor(bill: Bill, amount: number): FlowFundingMethod | undef
 }
 
 /** The method that a payment was made with. */
-export function methodOf(
-  bill: Bill | undefined,
-  { funding_method }: FlowPayment,
-): FlowFundingMethod | undefined {
-  return bill?.session.funding_methods.find((method) => method.funding_method === funding_method);
-}
+export const methodOf = ({ session }: Bill, payment: FlowPayment): FlowFundingMethod | undefined =>
+  session.funding_methods.find((method) => method.funding_method === payment.funding_method);
 
 /** The payment of a screen, where it has one. */
 export function paymentOf(screen: Screen): FlowPayment | undefined {

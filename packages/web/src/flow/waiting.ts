@@ -5,15 +5,11 @@
 import { callError, type CallError } from './api.ts';
 
 /** The first delay; each later one is longer by the factor, up to the last. */
-export const FIRST_WAIT_MS = 1_000;
+const FIRST_WAIT_MS = 1_000;
 const MAX_WAIT_MS = 15_000;
 const WAIT_GROWTH = 1.6;
 /** Number of answers of passing trouble before a call is given up; a lost network never ends one. */
 const MAX_FAULTS = 3;
-
-export function longer(wait: number): number {
-  return Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS);
-}
 
 export interface Waiting {
   pause(ms: number): Promise<void>;
@@ -48,7 +44,7 @@ export function createWaiting(connection: (lost: boolean) => void): Waiting {
     pause,
     async persist(act, isFinal) {
       let faults = 0;
-      for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
+      for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS)) {
         try {
           const answer = await attempt(act);
           // Woken: asked again at once.
