@@ -6,7 +6,16 @@
  * sessions at once can show (lock waits, deadlocks, serialization failures) is for the tests on a server, not for this one.
  */
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import {
   DatabaseUnavailable,
@@ -42,6 +51,24 @@ const SIDES = ['platform', 'partner'] as const;
 /** The time at which the database is made. */
 const BIRTH = Date.UTC(2026, 5, 1);
 
+/** A new database, kept for the next process: making it takes longer than a world. Beside the library, whose version it depends on. */
+const KEPT = join(import.meta.dirname, '../../tools/test/node_modules/.cache');
+
+const BIRTH_SQL = `
+  CREATE SCHEMA world;
+  CREATE TABLE world.server AS SELECT timestamptz '2026-06-01 00:00Z' AS started;
+  CREATE FUNCTION world.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT started FROM world.server';
+  -- A function of this schema comes before PostgreSQL's own. This PostgreSQL lives in memory; the check of a durable server has tests of its own.
+  CREATE FUNCTION world.current_setting(text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN $1 IN ('fsync', 'full_page_writes') THEN 'on' ELSE pg_catalog.current_setting($1) END $$;`;
+
+/** What a session is told when it opens. */
+const SESSION = `
+  SET TIME ZONE 'UTC';
+  SET search_path = world, pg_catalog;
+  -- Every world runs the same few hundred statements over a few dozen rows: planning them anew took longer than running them.
+  SET plan_cache_mode = force_generic_plan;`;
+
 /** One PostgreSQL for any number of worlds, one after another. */
 export class SimulatedPostgres {
   readonly #postgres: Postgres;
@@ -52,7 +79,7 @@ export class SimulatedPostgres {
   #turn: Promise<unknown> = Promise.resolve();
 
   readonly #tables: readonly string[];
-  /** Tables in which the migrations put rows; `world.new_N` keeps those of the Nth. */
+  /** Tables in which the migrations put rows, of which copies are kept. */
   readonly #seeded: readonly string[];
 
   /** What is known of each statement, by its text: parsed and planned once for all worlds of the process. */
@@ -79,42 +106,27 @@ export class SimulatedPostgres {
   }
 
   static async #create(): Promise<SimulatedPostgres> {
-    const postgres = await PGlite.create();
-    await postgres.exec(`
-      CREATE SCHEMA world;
-      CREATE TABLE world.server AS SELECT timestamptz '2026-06-01 00:00Z' AS started;
-      CREATE FUNCTION world.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT started FROM world.server';
-      -- A function of this schema comes before PostgreSQL's own. This PostgreSQL lives in memory; the check of a durable server has tests of its own.
-      CREATE FUNCTION world.current_setting(text) RETURNS text LANGUAGE sql STABLE AS $$
-        SELECT CASE WHEN $1 IN ('fsync', 'full_page_writes') THEN 'on' ELSE pg_catalog.current_setting($1) END $$;
-      SET TIME ZONE 'UTC';
-      SET search_path = world, pg_catalog;
-      -- Every world runs the same few hundred statements over a few dozen rows: planning them anew took longer than running them.
-      SET plan_cache_mode = force_generic_plan;`);
-    for (const side of SIDES) {
+    const migrations = SIDES.flatMap((side) => {
       const folder = join(import.meta.dirname, `../../packages/${side}/src/migrations`);
-      await postgres.exec(`CREATE SCHEMA duebridge_${side}`);
-      for (const file of readdirSync(folder)
-        .filter((name) => name.endsWith('.sql'))
-        .sort()) {
-        await postgres.exec(readFileSync(join(folder, file), 'utf8'));
-      }
-    }
+      return globSync('*.sql', { cwd: folder })
+        .sort()
+        .map((file) => readFileSync(join(folder, file), 'utf8'));
+    });
+    const text = [...migrations, readFileSync(import.meta.filename, 'utf8')].join('\n');
+    const file = join(KEPT, `world-${createHash('sha256').update(text).digest('hex')}.tar`);
+    if (!existsSync(file)) await keepNew(migrations, file);
+    const postgres = await PGlite.create({ loadDataDir: new Blob([readFileSync(file)]) });
+    await postgres.exec(SESSION);
+    const tables = await tablesOf(postgres);
     const { rows } = await postgres.query<{ name: string }>(
-      `SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname LIKE 'duebridge%'`,
+      "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'world'",
     );
-    const tables = rows.map(({ name }) => name);
-    const seeded: string[] = [];
-    for (const name of tables) {
-      const { rows: some } = await postgres.query(`SELECT FROM ${name} LIMIT 1`);
-      if (some.length === 0) continue;
-      await postgres.exec(`CREATE TABLE world.new_${seeded.length} AS TABLE ${name}`);
-      seeded.push(name);
-    }
-    for (const [index, name] of tables.entries()) {
-      await postgres.exec(`CREATE TABLE world.standby_${index} AS TABLE ${name} WITH NO DATA`);
-    }
-    return new SimulatedPostgres(postgres, tables, seeded);
+    const copies = rows.map(({ name }) => `world.${name}`);
+    return new SimulatedPostgres(
+      postgres,
+      tables,
+      tables.filter((name) => copies.includes(copyOf('new', name))),
+    );
   }
 
   /** Empties every table for a new world. */
@@ -129,7 +141,7 @@ export class SimulatedPostgres {
       await this.#postgres.exec(`
         SET session_replication_role = replica;
         TRUNCATE ${used.join(', ')} RESTART IDENTITY CASCADE;
-        ${this.#seeded.map((name, index) => (used.includes(name) ? `INSERT INTO ${name} TABLE world.new_${index};` : '')).join('\n')}
+        ${this.#seeded.map((name) => (used.includes(name) ? `INSERT INTO ${name} TABLE ${copyOf('new', name)};` : '')).join('\n')}
         SET session_replication_role = origin;`);
     }
   }
@@ -146,7 +158,7 @@ export class SimulatedPostgres {
   copyToStandby(): Promise<void> {
     return this.#exclusively(async () => {
       for (const name of await this.#nonEmpty(this.#tablesOfPlatform())) {
-        await this.#postgres.exec(`INSERT INTO ${this.#standbyOf(name)} TABLE ${name}`);
+        await this.#postgres.exec(`INSERT INTO ${copyOf('standby', name)} TABLE ${name}`);
       }
     });
   }
@@ -157,12 +169,12 @@ export class SimulatedPostgres {
       this.#slots = undefined;
       const tables = this.#tablesOfPlatform();
       const used = await this.#nonEmpty(tables);
-      const copies = await this.#nonEmpty(tables.map((name) => this.#standbyOf(name)));
-      const back = tables.filter((name) => copies.includes(this.#standbyOf(name)));
+      const copies = await this.#nonEmpty(tables.map((name) => copyOf('standby', name)));
+      const back = tables.filter((name) => copies.includes(copyOf('standby', name)));
       await this.#postgres.exec(`
         SET session_replication_role = replica;
         TRUNCATE ${used.join(', ')} CASCADE;
-        ${back.map((name) => `INSERT INTO ${name} TABLE ${this.#standbyOf(name)};`).join('\n')}
+        ${back.map((name) => `INSERT INTO ${name} TABLE ${copyOf('standby', name)};`).join('\n')}
         TRUNCATE ${copies.join(', ')};
         UPDATE world.server SET started = started + interval '1 day';
         SET session_replication_role = origin;`);
@@ -171,10 +183,6 @@ export class SimulatedPostgres {
 
   #tablesOfPlatform(): string[] {
     return this.#tables.filter((name) => name.startsWith('duebridge_platform.'));
-  }
-
-  #standbyOf(table: string): string {
-    return `world.standby_${this.#tables.indexOf(table)}`;
   }
 
   /** Steps the wall clock of its host, either way. */
@@ -367,6 +375,41 @@ export class SimulatedPostgres {
     assert(this.#world, 'no world has begun');
     return this.#world;
   }
+}
+
+/** The copy of a table that the worlds keep beside it. */
+function copyOf(kind: 'new' | 'standby', table: string): string {
+  return `world.${kind}_${table.replace('.', '_')}`;
+}
+
+async function tablesOf(postgres: Postgres): Promise<string[]> {
+  const { rows } = await postgres.query<{ name: string }>(
+    "SELECT schemaname || '.' || tablename AS name FROM pg_tables WHERE schemaname LIKE 'duebridge%' ORDER BY 1",
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** Makes a database with both sides' tables, empty copies of them, and copies of what the migrations put into them; keeps it in `file`. */
+async function keepNew(migrations: readonly string[], file: string): Promise<void> {
+  const postgres = await PGlite.create();
+  await postgres.exec(BIRTH_SQL + SESSION);
+  for (const side of SIDES) await postgres.exec(`CREATE SCHEMA duebridge_${side}`);
+  for (const migration of migrations) await postgres.exec(migration);
+  for (const name of await tablesOf(postgres)) {
+    await postgres.exec(`CREATE TABLE ${copyOf('standby', name)} AS TABLE ${name} WITH NO DATA`);
+    const { rows } = await postgres.query(`SELECT FROM ${name} LIMIT 1`);
+    if (rows.length > 0)
+      await postgres.exec(`CREATE TABLE ${copyOf('new', name)} AS TABLE ${name}`);
+  }
+  const kept = await postgres.dumpDataDir('none');
+  await postgres.close();
+  // Renamed when it is whole: several processes may come here at the same time.
+  const draft = `${file}.${process.pid}`;
+  mkdirSync(KEPT, { recursive: true });
+  for (const old of globSync('world-*.tar', { cwd: KEPT }))
+    rmSync(join(KEPT, old), { force: true });
+  writeFileSync(draft, Buffer.from(await kept.arrayBuffer()));
+  renameSync(draft, file);
 }
 
 /** A statement that the session knows. */
