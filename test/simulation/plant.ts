@@ -1,9 +1,9 @@
 /**
  * Reloads the code under simulation with one planted bug in it.
  *
- * The engine, the kit and the world are imported under a separate URL for each bug (`?planted=N`), so that many bugs share
- * one process and one PostgreSQL. What both must share, because they compare its classes, is loaded once: contract, runtime, and the
- * simulated time and database.
+ * The file of a bug, and every module that imports it in turn, is imported under a separate URL for each bug (`?planted=N`), so that many
+ * bugs share one process, one PostgreSQL and all other code. What both must share, because they compare its classes, is loaded once:
+ * contract, runtime, and the simulated time and database.
  */
 import assert from 'node:assert/strict';
 import { registerHooks } from 'node:module';
@@ -15,6 +15,10 @@ const SHARED =
 const OURS = /\/packages\/[a-z]+\/src\/|\/test\/simulation\//;
 
 const applied = new Set<number>();
+/** Which modules import a module: known once the code has been loaded without a bug. */
+const importers = new Map<string, Set<string>>();
+/** The modules that are loaded anew for a bug. */
+const changed = new Map<string, ReadonlySet<string>>();
 
 registerHooks({
   resolve(specifier, context, next) {
@@ -22,8 +26,15 @@ registerHooks({
     const planted =
       /\?planted=\d+/.exec(specifier)?.[0] ?? /\?planted=\d+/.exec(context.parentURL ?? '')?.[0];
     const [url = ''] = resolved.url.split('?');
-    if (planted === undefined || SHARED.test(url) || !OURS.test(url)) return resolved;
-    return { ...resolved, url: url + planted };
+    if (SHARED.test(url) || !OURS.test(url)) return resolved;
+    if (planted !== undefined) {
+      return changed.get(planted)?.has(url) === true
+        ? { ...resolved, url: url + planted }
+        : resolved;
+    }
+    const known = importers.get(url) ?? new Set();
+    importers.set(url, known.add(context.parentURL ?? ''));
+    return resolved;
   },
   load(url, context, next) {
     const [file = '', query = ''] = url.split('?planted=');
@@ -46,8 +57,17 @@ function plantIn(source: string, { name, file, find, replace }: Planted): string
   return source.replace(find, () => replace);
 }
 
+/** The module of a file, and those that import it, directly or not. */
+function importing(file: string): ReadonlySet<string> {
+  const found = new Set([...importers.keys()].filter((url) => url.endsWith(`/packages/${file}`)));
+  for (const url of found) for (const importer of importers.get(url) ?? []) found.add(importer);
+  return found;
+}
+
 /** The simulator over code with one bug in it. */
 export async function withBug(index: number): Promise<typeof runWorld> {
+  await import('./world.ts');
+  changed.set(`?planted=${index}`, importing(PLANTED[index]?.file ?? ''));
   const module = (await import(`./world.ts?planted=${index}`)) as { runWorld: typeof runWorld };
   assert.ok(
     applied.has(index),
