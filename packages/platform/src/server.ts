@@ -54,7 +54,7 @@ import { openPayments } from './checkout/confirm.ts';
 import { openLostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
 import { openDesk } from './money/desk.ts';
-import { endForgottenRefunds, repeatRefunds } from './money/refunds.ts';
+import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
 import { eitherChannel, openStripeTransfers } from './money/stripe-transfers.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
@@ -152,7 +152,6 @@ async function openAll(
   );
   const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
-    await endForgottenRefunds(refunding);
     await repeatRefunds(refunding);
     return remit({ ...base, channel, compare });
   };

@@ -4,7 +4,7 @@ import test, { type TestContext } from 'node:test';
 import { silentLog, systemClock } from '@duebridge/runtime';
 import { openCase } from '../store/cases.ts';
 import { ground, operators, paidByBank } from '../../test/standing.ts';
-import { endForgottenRefunds, listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
+import { listRefunds, repeatRefunds, requestRefund } from './refunds.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
 const why = { reason_code: 'charged_twice', reason: 'ticket 7' } as const;
@@ -186,29 +186,5 @@ test('the same words again are the same refund, and one that was refused is aske
   assert.equal(await rig.refund(id), 'second_person_needed');
   for (const _ of [1, 2]) assert.equal(await rig.refund(id, {}, 'bert'), 'done');
   assert.equal((await rig.balance())[3], 700);
-  await rig.holds();
-});
-
-test('what a server of the last version left to a second person ends, and moves no money', async (t) => {
-  const rig = await rigOf(t);
-  const id = await rig.paid();
-  await rig.database.query(
-    `INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents,
-            reason_code, reason, borne_by, state, asked_by, made_at)
-     SELECT 'old-' || minutes, $1, 'acme', 'acme', 'sandbox_bank', 700, 'other', 'ticket 7', 'biller', 'asked', 'ada',
-            now() - make_interval(mins => minutes) FROM unnest(ARRAY[10, 90]) AS minutes`,
-    [id],
-  );
-  await endForgottenRefunds(rig.refunding);
-  const ended = (await listRefunds(rig.database, {})).map(({ refund_id, state }) => [
-    refund_id,
-    state,
-  ]);
-  // The first may still be approved by the server that keeps it.
-  assert.deepEqual(ended, [
-    ['old-10', 'asked'],
-    ['old-90', 'refused'],
-  ]);
-  assert.deepEqual(await rig.balance(), [700, 0, 0, 0]);
   await rig.holds();
 });

@@ -135,7 +135,6 @@ const MOVES = {
   done: { from: 'sending', to: 'done', book: ['refund_done', 'refunding', 'refunded'] },
   refused: { from: 'sending', to: 'refused', book: ['refund_refused', 'refunding', 'bearer'] },
   failed: { from: 'done', to: 'refused', book: ['refund_failed', 'refunded', 'bearer'] },
-  forgotten: { from: 'asked', to: 'refused', book: [null, null, null] },
 } as const;
 
 async function move(
@@ -339,27 +338,6 @@ interface OpenRefund extends FundingOrder {
   readonly refund_id: string;
   /** The amount of its payment. */
   readonly whole_in_cents: number;
-}
-
-/**
- * Left by a server of the last version, which kept a refund here while it waited for a second person, and ran beside this one during the
- * update: no server can approve it any more. Not at once, because that server may still run.
- */
-const forgottenStatement = sql(
-  'refund_forgotten',
-  `SELECT refund_id FROM duebridge_platform.refunds WHERE state = 'asked' AND made_at < clock_timestamp() - interval '1 hour'`,
-);
-
-/** Refuses the refunds that a server of the last version has left to a second person: two persons ask anew. */
-export async function endForgottenRefunds({
-  database,
-  clock,
-}: Pick<Refunding, 'database' | 'clock'>): Promise<void> {
-  const left = await database.query<Pick<RefundView, 'refund_id'>>(forgottenStatement);
-  for (const { refund_id } of left) {
-    const said = { now: clock.now(), actor: 'refunds', note: 'a second person never approved it' };
-    await move(database, refund_id, 'forgotten', said);
-  }
 }
 
 /** Asks the processor for the refunds that have no answer, or for one of them; again by the same id. Any number of replicas may do it. */
