@@ -21,14 +21,15 @@ test('how an endpoint does is said in words: times, errors and breaches, each wi
     http_status: 200,
     result: 'processing',
     last_at: 0,
-    hasBody: false,
+    at: 0,
+    request_id: 'r',
     ...change,
   });
   const health = healthOf(
     [paid(3, 2_000), paid(2, 600_000), paid(1, null)],
     new Map([
       ['p3', [call({ kind: 'put', took_ms: 90 }), call({ http_status: 404, result: 'NOT_FOUND' })]],
-      ['p2', [call({ http_status: 503, result: 'http_503' }), call({ hasBody: true, count: 2 })]],
+      ['p2', [call({ http_status: 503, result: 'http_503' }), call({ body: 'sealed', count: 2 })]],
       [
         'p1',
         [

@@ -22,11 +22,11 @@ export async function partnerHealth(
 
 /** What went wrong with a call, in words; undefined when nothing did. Pure. */
 function troubleOf(call: RecordedCall): string | undefined {
-  const { http_status: status, result, hasBody } = call;
+  const { http_status: status, result, body } = call;
   if (status === null) return `No answer: ${result.replaceAll('_', ' ')}.`;
   if (status === 200 && result.startsWith('not_json')) return 'A 200 that is not JSON.';
   if (status === 200) {
-    return hasBody ? 'A 200 with a record that breaks the interface.' : undefined;
+    return body !== undefined ? 'A 200 with a record that breaks the interface.' : undefined;
   }
   // A poll that comes before the PUT has arrived, and the look after a refused PUT, are answered so by right.
   if (status === 404 && call.kind === 'get') return undefined;

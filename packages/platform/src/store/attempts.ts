@@ -31,6 +31,8 @@ const MAX_BODY = 1_000;
 const MAX_FIELD = 200;
 /** Maximum entries shown of one payment: the latest. */
 const MAX_SHOWN = 500;
+/** Maximum rows read at once: several of each payment of a long list. */
+const MAX_READ = 5_000;
 
 /** The evidence of this process, and what is stored. */
 export interface Attempts {
@@ -46,14 +48,18 @@ export interface Attempts {
   flush(all?: boolean): Promise<void>;
 }
 
-/** A call, or a run of polls with the same answer, without its body. */
-export type RecordedCall = Pick<
-  Attempt,
-  'kind' | 'count' | 'took_ms' | 'http_status' | 'result'
-> & {
-  readonly last_at: number;
-  readonly hasBody: boolean;
-};
+/** A call, or a run of polls with the same answer; times in wall milliseconds, the body sealed. */
+export interface RecordedCall {
+  readonly kind: Attempt['kind'];
+  readonly at: number;
+  last_at: number;
+  count: number;
+  took_ms: number;
+  readonly http_status: number | null;
+  readonly result: string;
+  readonly request_id: string;
+  body?: string;
+}
 
 /** How many calls, and the result of the last one. Pure. */
 export function summarize(calls: readonly RecordedCall[]) {
@@ -62,20 +68,8 @@ export function summarize(calls: readonly RecordedCall[]) {
   return { attempts, last_result: last?.result ?? null };
 }
 
-interface Entry {
-  kind: Attempt['kind'];
-  at: number;
-  last_at: number;
-  count: number;
-  took_ms: number;
-  http_status: number | null;
-  result: string;
-  request_id: string;
-  body?: string;
-}
-
 interface Kept {
-  readonly entries: Entry[];
+  readonly entries: RecordedCall[];
   /** False while the last entry is a run that is already written or has nothing new. */
   news: boolean;
   since: number;
@@ -88,12 +82,8 @@ const insertStatement = sql(
 );
 const selectStatement = sql(
   'attempts_of',
-  `SELECT entries FROM duebridge_platform.attempts WHERE platform_payment_id = $1 ORDER BY at DESC, part LIMIT ${MAX_SHOWN}`,
-);
-
-const callsStatement = sql(
-  'attempts_calls',
-  `SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)`,
+  `SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)
+    ORDER BY at DESC, part LIMIT ${MAX_READ}`,
 );
 
 /** Opens the evidence. Call `flush` every second or two, and with `all` when stopping. */
@@ -126,7 +116,8 @@ export function openAttempts(options: {
       return;
     }
     if (mine === undefined) {
-      if (kept.size >= MAX_KEPT) dropOldest(kept);
+      const [oldest] = kept.size < MAX_KEPT ? [] : kept.keys();
+      if (oldest !== undefined) kept.delete(oldest);
       kept.set(platform_payment_id, { entries: [entry], news: true, since: now });
       return;
     }
@@ -162,17 +153,22 @@ export function openAttempts(options: {
     }
   };
 
+  const callsOf = async (ids: readonly string[]): Promise<Map<string, RecordedCall[]>> => {
+    const calls = new Map(ids.map((id) => [id, [...(kept.get(id)?.entries ?? [])]]));
+    type Row = { readonly platform_payment_id: string; readonly entries: RecordedCall[] };
+    for (const row of await database.query<Row>(selectStatement, [ids])) {
+      calls.get(row.platform_payment_id)?.push(...row.entries);
+    }
+    return calls;
+  };
+
   return {
     note,
 
+    callsOf,
+
     async of(platform_payment_id, { bodies }) {
-      const stored = await database.query<{ entries: Entry[] }>(selectStatement, [
-        platform_payment_id,
-      ]);
-      const entries = [
-        ...stored.flatMap((row) => row.entries),
-        ...(kept.get(platform_payment_id)?.entries ?? []),
-      ];
+      const entries = (await callsOf([platform_payment_id])).get(platform_payment_id) ?? [];
       entries.sort((a, b) => a.at - b.at || a.last_at - b.last_at);
       return folded(entries)
         .slice(-MAX_SHOWN)
@@ -183,20 +179,6 @@ export function openAttempts(options: {
           body:
             bodies && body !== undefined ? sealer.open(body, placeOf(platform_payment_id)) : null,
         }));
-    },
-
-    async callsOf(ids) {
-      const stored = await database.query<{ platform_payment_id: string; entries: Entry[] }>(
-        callsStatement,
-        [ids],
-      );
-      const calls = new Map(
-        ids.map((id) => [id, (kept.get(id)?.entries ?? []).map(recorded)] as const),
-      );
-      for (const { platform_payment_id, entries } of stored) {
-        calls.get(platform_payment_id)?.push(...entries.map(recorded));
-      }
-      return calls;
     },
 
     async flush(all = false) {
@@ -230,10 +212,6 @@ export async function keepAttempts(options: {
   }
 }
 
-function recorded({ body, ...call }: Entry): RecordedCall {
-  return { ...call, hasBody: body !== undefined };
-}
-
 /** Deletes the evidence of these payments, to erase a person's data. */
 export async function eraseAttempts(on: Queryable, ids: readonly string[]): Promise<void> {
   await on.query(
@@ -249,13 +227,8 @@ function placeOf(platform_payment_id: string): string {
   return `attempts/${platform_payment_id}`;
 }
 
-function dropOldest(kept: Map<string, Kept>): void {
-  const oldest = kept.keys().next();
-  if (oldest.done !== true) kept.delete(oldest.value);
-}
-
 /** Whether two entries are identical: only polls are folded, every PUT keeps its own entry. */
-function isSame(one: Entry, other: Entry): boolean {
+function isSame(one: RecordedCall, other: RecordedCall): boolean {
   return (
     one.kind === 'get' &&
     other.kind === 'get' &&
@@ -266,8 +239,8 @@ function isSame(one: Entry, other: Entry): boolean {
 }
 
 /** Merges the parts of a run that was written in parts. */
-function folded(entries: readonly Entry[]): Entry[] {
-  const out: Entry[] = [];
+function folded(entries: readonly RecordedCall[]): RecordedCall[] {
+  const out: RecordedCall[] = [];
   for (const entry of entries) {
     const last = out.at(-1);
     if (last !== undefined && isSame(last, entry)) {
@@ -279,7 +252,7 @@ function folded(entries: readonly Entry[]): Entry[] {
   return out;
 }
 
-function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): Entry {
+function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): RecordedCall {
   return {
     kind,
     at: sent_at,
