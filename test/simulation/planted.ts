@@ -178,9 +178,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment just confirmed is left to whoever finds it',
     file: 'platform/src/engine/worker.ts',
-    find: '    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
-    replace:
-      '    if (isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);',
+    find: '    return this.dispatcher.add(row, delayMs);',
+    replace: '    return delayMs > 0 && this.dispatcher.add(row, delayMs);',
     seed: 39,
   },
   {

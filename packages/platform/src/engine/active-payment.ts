@@ -9,7 +9,6 @@ import type { PaymentRow } from '../store/payments.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { Lane } from './call-queue.ts';
 import { nextStep, type PaymentMemory, type Step, type StepWrite } from './payment-steps.ts';
-import type { LoadedRow } from './slots.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
 export interface PaymentGroup {
@@ -44,13 +43,12 @@ export const GONE = -2;
 
 /** A payment as its row tells of it, for which nothing was called yet. One literal, so that a million share their shape. */
 export function activePayment(
-  row: PaymentRow | LoadedRow,
+  row: PaymentRow,
   slot: number,
   group: PaymentGroup,
-  now: number,
+  acceptedAt: number,
   at: number,
 ): ActivePayment {
-  const age = 'accepted_age_ms' in row ? (row.accepted_age_ms ?? 0) : 0;
   return {
     at,
     platform_payment_id: row.platform_payment_id,
@@ -64,7 +62,7 @@ export function activePayment(
     maybeSent: row.maybe_sent === true,
     declined: undefined,
     payment_id: row.payment_id,
-    acceptedAt: Math.floor(now - age),
+    acceptedAt,
     unsaved: undefined,
     saving: undefined,
     slot,

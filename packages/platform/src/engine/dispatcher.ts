@@ -27,7 +27,6 @@ import { PartnerCalls, type Part } from './partner-calls.ts';
 import { decide, isUnsent, leaving, type PaymentEvent, type StepWrite } from './payment-steps.ts';
 import { learn } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
-import type { LoadedRow } from './slots.ts';
 import { alarmOf, within, type Alarm } from './timing.ts';
 
 /** Maximum number of groups in memory: batches change over time, but payments in flight belong to few of them. */
@@ -120,11 +119,16 @@ export class Dispatcher {
   }
 
   /** Starts driving a row that this worker owns, `delayMs` from now. Returns whether it is new here. */
-  add(row: PaymentRow | LoadedRow, delayMs = 0): boolean {
+  add(row: PaymentRow, delayMs = 0): boolean {
     const { platform_payment_id, slot } = row;
     if (this.#ended || slot === null || this.#payments.has(platform_payment_id)) return false;
     const now = this.#on.clock.monotonic();
-    const payment = activePayment(row, slot, this.#groupOf(row), now, Math.ceil(now + delayMs));
+    const { accepted_at } = row;
+    const ageMs =
+      accepted_at === null ? 0 : Date.parse(this.#on.databaseNow()) - Date.parse(accepted_at);
+    const acceptedAt = Math.floor(now - ageMs);
+    const at = Math.ceil(now + delayMs);
+    const payment = activePayment(row, slot, this.#groupOf(row), acceptedAt, at);
     this.#payments.set(platform_payment_id, payment);
     this.#enqueue(payment);
     return true;
@@ -214,7 +218,7 @@ export class Dispatcher {
     for (const forgotten of this.readers) forgotten.add(platform_payment_id);
   }
 
-  #groupOf({ partner_id, biller_id, platform_batch_id, funding_method }: LoadedRow | PaymentRow) {
+  #groupOf({ partner_id, biller_id, platform_batch_id, funding_method }: PaymentRow) {
     const key = `${partner_id} ${biller_id} ${platform_batch_id} ${funding_method}`;
     let group = this.#groups.get(key);
     if (group === undefined) {

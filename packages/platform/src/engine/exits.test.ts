@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import test from 'node:test';
 import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
 import { pausePayment } from '../store/pause.ts';
-import { advance, findPayment } from '../store/payments.ts';
+import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
 import { readStatement } from '../reconciliation/batch.ts';
 import { isWithdrawable } from '../admin/payment-list.ts';
@@ -17,7 +17,6 @@ import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';
 import { closePayment } from './review.ts';
-import type { LoadedRow } from './slots.ts';
 import { writer } from '../../test/engine-rig.ts';
 
 const PAGE = new URL('../../../../docs/reliability.md', import.meta.url);
@@ -83,8 +82,8 @@ function reached(): Set<PaymentStage> {
     canWait: false,
     workedAt: 0,
   } as const;
-  const row = { stage: 'created', status: 'processing', created_at: '', accepted_age_ms: null };
-  const first: PaymentMemory = activePayment(row as LoadedRow, 0, undefined as never, 0, 0);
+  const row = { stage: 'created', status: 'processing', created_at: '', accepted_at: null };
+  const first: PaymentMemory = activePayment(row as PaymentRow, 0, undefined as never, 0, 0);
   const stages = new Set<PaymentStage>();
   const queue: [PaymentStage, PaymentMemory][] = [['created', { ...first }]];
   for (const [stage, memory] of queue) {

@@ -15,16 +15,12 @@
  * neither hide a lost lease nor delay the request for a new one.
  */
 import { messageOf, type Clock, type Log } from '@duebridge/runtime';
+import type { EngineTimes } from './options.ts';
 import type { WorkerList } from './ownership.ts';
 import { alarmOf } from './timing.ts';
 
-/** Times of a lease, in milliseconds. */
-export interface LeaseTimes {
-  /** Others may take over from a worker whose heartbeat is older, by the database's clock. */
-  readonly leaseMs: number;
-  /** Between heartbeats. */
-  readonly beatMs: number;
-}
+/** The times of a lease, by the database's clock. */
+export type LeaseTimes = Pick<EngineTimes, 'leaseMs' | 'beatMs'>;
 
 /** Where the lease stands. Times are monotonic milliseconds. */
 export type LeaseState =

@@ -16,7 +16,7 @@ test('a worker that reads its taken-over payments for longer than its lease keep
   await rig.register('acme', partner.url);
   const adopted = Promise.withResolvers<void>();
   let asked = 0;
-  const database = around(rig.database, 'slot_load', async (run) => {
+  const database = around(rig.database, 'payment_find', async (run) => {
     asked += 1;
     await adopted.promise;
     return run();

@@ -113,7 +113,7 @@ test('a payment that ended while its page was read is not driven again [PL8]', a
   const { platform_payment_id: id } = row;
   const read = Promise.withResolvers<void>();
   const letGo = Promise.withResolvers<void>();
-  const database = around(rig.database, 'slot_load', async (run) => {
+  const database = around(rig.database, 'payment_find', async (run) => {
     const rows = await run();
     read.resolve();
     await letGo.promise;

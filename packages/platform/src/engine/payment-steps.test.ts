@@ -183,7 +183,7 @@ test('an acceptance is written once and resets the failures before it [PF1 RU5]'
       polls: 0,
       payment_id: 'P-1',
     },
-    write: { kind: 'advance', to: 'accepted', acceptance: TOLD },
+    write: { kind: 'advance', to: 'accepted', ...TOLD },
     next: 1_000,
   });
   const again = polled({ ...TAKEN, resubmit: true, polls: 1 }, PROCESSING);
@@ -242,7 +242,7 @@ test('the end is written with the partner’s own record, and the funds with it 
 test('succeeded without posted_at is accepted, polled five more times, and then left to an operator [PF8 F35]', () => {
   const incomplete = { kind: 'incomplete', acceptance: TOLD } as const;
   const first = submitted({ ...SENT, grace: 8 }, incomplete);
-  assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', acceptance: TOLD });
+  assert.deepEqual(first.write, { kind: 'advance', to: 'accepted', ...TOLD });
   assert.deepEqual(first.breach, 'succeeded_without_posted_at');
   assert.deepEqual(first.signal, { kind: 'works' });
   assert.equal(first.next, 1_000);

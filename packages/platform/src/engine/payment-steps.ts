@@ -24,7 +24,9 @@
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Collection, Hold, SettledFunds } from '../funding.ts';
 import { reasonText, type Acceptance, type Anomaly } from '../partners/payment-record.ts';
-import type { AuditDetail, Ending } from '../store/payments.ts';
+import type { Advance, Ending } from '../store/payments.ts';
+import type { End, Settlement } from '../store/terminal.ts';
+import type { EngineTimes } from './options.ts';
 import type {
   AnswerOutcome,
   HoldReason,
@@ -149,14 +151,8 @@ export interface Surroundings {
   readonly workedAt: number;
 }
 
-/** The delays of a payment in milliseconds; see options.ts. */
-export interface StepTimes {
-  readonly retryMs: number;
-  readonly maxRetryMs: number;
-  readonly pollMs: number;
-  readonly trialMs: number;
-  readonly callsEndMs: number;
-}
+/** The delays of a payment. */
+type StepTimes = Pick<EngineTimes, 'retryMs' | 'maxRetryMs' | 'pollMs' | 'trialMs' | 'callsEndMs'>;
 
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
@@ -172,26 +168,12 @@ export type PartnerSignal =
       readonly hold?: HoldReason | undefined;
     };
 
-/** The one write of a step. */
+/** The one write of a step, as the store takes it (store/payments.ts, store/terminal.ts). */
+type OfStep<Write> = Omit<Write, 'platform_payment_id' | 'from'>;
 export type StepWrite =
-  | {
-      readonly kind: 'advance';
-      readonly to: 'authorized' | 'dispatching' | 'accepted' | 'review';
-      readonly acceptance?: Acceptance;
-      readonly review_reason?: string;
-      readonly rejection_message?: string | undefined;
-      readonly detail?: AuditDetail;
-      /** Notes in the same statement that these funds are reserved. */
-      readonly hold?: Hold | undefined;
-    }
-  | {
-      readonly kind: 'end';
-      readonly by: 'partner' | 'refusal' | 'funding';
-      readonly ending: Ending;
-      /** Nothing is left to do for the funds: they are collected elsewhere. */
-      readonly settles?: boolean;
-    }
-  | { readonly kind: 'settle'; readonly settled?: SettledFunds | undefined };
+  | ({ readonly kind: 'advance' } & OfStep<Advance>)
+  | ({ readonly kind: 'end' } & OfStep<End>)
+  | ({ readonly kind: 'settle' } & OfStep<Settlement>);
 
 /**
  * What to do, in this order: `signal`, `breach`, `memory`, `write`, and, when the write changed the row, `next`. The next step need
@@ -462,7 +444,7 @@ function acceptance({ stage }: Payment, accepted: Acceptance, { now }: Surroundi
   if (stage === 'accepted') return undefined;
   return {
     memory: { acceptedAt: now, polls: 0, payment_id: accepted.payment_id },
-    write: { kind: 'advance', to: 'accepted', acceptance: accepted },
+    write: { kind: 'advance', to: 'accepted', ...accepted },
   } as const;
 }
 

@@ -7,7 +7,7 @@ import test, { type TestContext } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
 import { ARRIVALS, advance, findPayments } from '../store/payments.ts';
 import { endPayments, settlePayments } from '../store/terminal.ts';
-import { idsInSlots, loadPayments, placeArrivals } from './slots.ts';
+import { idsInSlots, placeArrivals } from './slots.ts';
 import { idleWorker, engineRig, writer } from '../../test/engine-rig.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
@@ -123,7 +123,7 @@ async function everything(database: Database, ids: readonly string[]): Promise<v
   changed(await findPayments(database, ids));
   const inSlots = await idsInSlots(database, [3]);
   assert.ok(inSlots.length <= 21);
-  changed(await loadPayments(database, ids));
+  changed(await findPayments(database, ids));
   await placeArrivals(database, 'me', [1, 2, 3]);
   changed(
     await endPayments(

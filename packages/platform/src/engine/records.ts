@@ -67,15 +67,7 @@ export class PaymentRecords {
     const group = <One>(flush: (steps: One[]) => Promise<boolean[]>, patienceMs: number) =>
       groupCommit({ maxBatch, maxQueued: MAX_QUEUED, concurrency, patienceMs, clock, flush });
     return {
-      advance: group(
-        (steps) =>
-          advance(
-            database,
-            writer(),
-            steps.map(({ acceptance, ...step }) => ({ ...step, ...acceptance })),
-          ),
-        0,
-      ),
+      advance: group((steps) => advance(database, writer(), steps), 0),
       end: group((steps) => endPayments(database, writer(), steps), END_PATIENCE_MS),
       settle: group((steps) => settlePayments(database, writer(), steps), 0),
     };

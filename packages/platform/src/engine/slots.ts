@@ -10,7 +10,7 @@
  * just started, or lost its lease) leaves it in ARRIVALS; the owner of slot 0 moves what arrives there into its own slots.
  */
 import { sql } from '@duebridge/runtime';
-import { ARRIVALS, type PaymentRow, type Queryable } from '../store/payments.ts';
+import { ARRIVALS, findPayments, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** How many slots there are: enough that twenty workers differ by 2 % at most, few enough to be read every second. */
 export const SLOTS = 1_024;
@@ -167,42 +167,8 @@ export async function idsInSlots(on: Queryable, slots: readonly number[]): Promi
   return rows.flatMap((row) => row.ids);
 }
 
-/** The minimum that a worker needs to drive a payment: up to a million are loaded at once. */
-export interface LoadedRow extends Pick<
-  PaymentRow,
-  | 'platform_payment_id'
-  | 'partner_id'
-  | 'biller_id'
-  | 'account_id'
-  | 'platform_batch_id'
-  | 'amount_in_cents'
-  | 'funding_method'
-  | 'status'
-  | 'stage'
-  | 'maybe_sent'
-  | 'payment_id'
-  | 'slot'
-  | 'created_at'
-> {
-  /** How long ago the partner accepted it, by the database's clock; null when it has not. */
-  readonly accepted_age_ms: number | null;
-}
-
-const loadStatement = sql(
-  'slot_load',
-  `SELECT p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id, p.amount_in_cents,
-          p.funding_method, p.status, p.stage, p.maybe_sent, p.payment_id, p.slot, p.created_at,
-          (extract(epoch FROM now() - p.accepted_at) * 1000)::bigint AS accepted_age_ms
-     FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1::text[]) AND p.settled_at IS NULL`,
-);
-
 /** Payments read by one statement at most: little enough that most of a page is garbage before V8 moves it to the old generation. */
 export const PAGE = 500;
-
-/** Those of these payments that are in flight, whosever slots they are in. */
-export function loadPayments(on: Queryable, ids: readonly string[]): Promise<LoadedRow[]> {
-  return on.query<LoadedRow>(loadStatement, [ids]);
-}
 
 const arrivedStatement = sql(
   'slot_arrived',
@@ -227,7 +193,7 @@ export async function placeArrivals(
   on: Queryable,
   worker_id: string,
   slots: readonly number[],
-): Promise<LoadedRow[]> {
+): Promise<PaymentRow[]> {
   const arrived = await on.query<{ platform_payment_id: string }>(arrivedStatement, [PAGE]);
   if (arrived.length === 0 || slots.length === 0) return [];
   const placed = await on.query<{ platform_payment_id: string }>(placeStatement, [
@@ -235,7 +201,7 @@ export async function placeArrivals(
     arrived.map((row) => row.platform_payment_id),
     arrived.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
   ]);
-  return loadPayments(
+  return findPayments(
     on,
     placed.map((row) => row.platform_payment_id),
   );

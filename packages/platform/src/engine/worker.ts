@@ -12,7 +12,7 @@
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import { pausedPayments } from '../store/pause.ts';
-import { ARRIVALS, type NewPlace, type PaymentRow } from '../store/payments.ts';
+import { ARRIVALS, findPayments, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
 import type { WorkerGround } from './options.ts';
@@ -20,13 +20,11 @@ import {
   ARRIVALS_KEEPER,
   giveSlots,
   idsInSlots,
-  loadPayments,
   PAGE,
   placeArrivals,
   planSlots,
   readSlots,
   takeSlots,
-  type LoadedRow,
 } from './slots.ts';
 
 /** Loaded payments are spread over as long as their partner's budget needs for them, but over no more than this (PL9). */
@@ -92,10 +90,12 @@ export class Worker {
     return { slot, stage: this.dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
-  /** Begins to drive a payment that was just committed, if its slot is still ours; otherwise its owner finds it. */
-  add(row: PaymentRow): void {
-    const isOver = row.settled_at !== null;
-    if (!isOver && row.slot !== null && this.#slots.has(row.slot)) this.dispatcher.add(row);
+  /**
+   * Begins to drive a payment, `delayMs` from now, if its slot is ours; otherwise its owner finds it. Returns whether it is new here.
+   */
+  add(row: PaymentRow, delayMs = 0): boolean {
+    if (row.settled_at !== null || row.slot === null || !this.#slots.has(row.slot)) return false;
+    return this.dispatcher.add(row, delayMs);
   }
 
   /** Reads this slot at the next round, if it is ours. */
@@ -173,7 +173,7 @@ export class Worker {
 
   async #placeArrivals(): Promise<void> {
     for (;;) {
-      let rows: LoadedRow[];
+      let rows: PaymentRow[];
       try {
         rows = await placeArrivals(this.#on.database, this.workerId, this.#newSlots);
       } catch (error) {
@@ -252,7 +252,7 @@ export class Worker {
     const { readers } = this.dispatcher;
     readers.add(forgotten);
     try {
-      const rows = await loadPayments(this.#on.database, ids);
+      const rows = await findPayments(this.#on.database, ids);
       // A payment that ended since the page was read is not driven again (PL8).
       return await this.#drive(rows, count, (row) => !forgotten.has(row.platform_payment_id));
     } finally {
@@ -265,9 +265,9 @@ export class Worker {
    * new.
    */
   async #drive(
-    rows: readonly LoadedRow[],
+    rows: readonly PaymentRow[],
     count: number,
-    mayDrive: (row: LoadedRow) => boolean = () => true,
+    mayDrive: (row: PaymentRow) => boolean = () => true,
   ): Promise<number> {
     for (const partner_id of new Set(rows.map((row) => row.partner_id))) {
       const partner = await this.#on.registry.get(partner_id);
@@ -275,14 +275,13 @@ export class Worker {
     }
     let fresh = 0;
     for (const row of rows) {
-      if (row.slot === null || !this.#slots.has(row.slot) || !mayDrive(row)) continue;
-      if (this.dispatcher.add(row, this.#spreadMs(row, count))) fresh += 1;
+      if (mayDrive(row) && this.add(row, this.#spreadMs(row, count))) fresh += 1;
     }
     return fresh;
   }
 
   /** A few payments are due at once; many are spread over the time that the partner's budget needs for them. */
-  #spreadMs({ partner_id }: LoadedRow, count: number): number {
+  #spreadMs({ partner_id }: PaymentRow, count: number): number {
     const rate = this.dispatcher.partnerOf(partner_id).callsPerSecond;
     const neededMs = ((count + this.dispatcher.size) / rate) * 1_000;
     return this.#on.clock.random() * Math.min(MAX_SPREAD_MS, neededMs);
