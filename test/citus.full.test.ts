@@ -259,13 +259,13 @@ test('on a Citus cluster', async (t) => {
           assert.equal((await browser.ended(id, PATIENCE_MS)).status, 'failed');
           await withBooks(databaseUrl, (books) =>
             until('the release of its funds', async () => {
-              const [row] = await books.query<{ acts: string; settled: boolean }>(
-                `SELECT (SELECT string_agg(act, ' ' ORDER BY phase) FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1) AS acts,
+              const [row] = await books.query<{ state: string; settled: boolean }>(
+                `SELECT (SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1) AS state,
                       settled_at IS NOT NULL AS settled
                  FROM duebridge_platform.payments WHERE platform_payment_id = $1`,
                 [id],
               );
-              return row?.acts === 'authorize void' && row.settled;
+              return row?.state === 'released' && row.settled;
             }),
           );
           await browser.bill();

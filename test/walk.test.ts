@@ -162,16 +162,16 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
   const paid = await browser.ended(second.body.platform_payment_id);
   assert.equal(paid.status, 'succeeded');
 
-  const acts = async (id: string): Promise<string[]> => {
-    const rows = await books.query<{ act: string }>(
-      'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY at',
+  const fundsOf = async (id: string): Promise<string | undefined> => {
+    const [row] = await books.query<{ state: string }>(
+      'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
       [id],
     );
-    return rows.map((row) => row.act);
+    return row?.state;
   };
   await settled(books);
-  assert.deepEqual(await acts(failed.platform_payment_id), ['authorize', 'void']);
-  assert.deepEqual(await acts(paid.platform_payment_id), ['authorize', 'capture']);
+  assert.equal(await fundsOf(failed.platform_payment_id), 'released');
+  assert.equal(await fundsOf(paid.platform_payment_id), 'captured');
 });
 
 test('a payment that the biller cancels ends canceled, and nothing is posted [ST4]', async () => {

@@ -154,13 +154,13 @@ for (const file of recordings) {
 
     // Each was charged once, released if it failed, and posted once; and nobody disagrees.
     const inOrder = (ids: readonly string[]): string[] => ids.toSorted();
-    const funds = await ours.books.query<{ id: string; act: string }>(
-      `SELECT platform_payment_id AS id, act FROM duebridge_platform.sandbox_funds WHERE phase = 'settle' ORDER BY 1`,
+    const funds = await ours.books.query<{ id: string; state: string }>(
+      `SELECT platform_payment_id AS id, state FROM duebridge_platform.funds ORDER BY 1`,
     );
-    const idsOf = (act: string): string[] =>
-      inOrder(funds.filter((row) => row.act === act).map(({ id }) => id));
-    assert.deepEqual(idsOf('capture'), inOrder(succeeding));
-    assert.deepEqual(idsOf('void'), [payments.failed]);
+    const idsIn = (state: string): string[] =>
+      inOrder(funds.filter((row) => row.state === state).map(({ id }) => id));
+    assert.deepEqual(idsIn('captured'), inOrder(succeeding));
+    assert.deepEqual(idsIn('released'), [payments.failed]);
     const posted = await Promise.all(
       [gasBooks, waterBooks].map(({ books }) =>
         books.query<{ id: string }>(

@@ -15,8 +15,9 @@ import {
 } from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
 import { Engine } from '../src/engine/engine.ts';
-import type { FundingAdapter } from '../src/funding/adapter.ts';
+import type { FundingAdapter, PreparedOrder } from '../src/funding/adapter.ts';
 import { Funds } from '../src/funding/funds.ts';
+import type { FundingCallOptions } from '../src/funding.ts';
 import { openSandbox } from '../src/funding/sandbox.ts';
 import { migrations } from '../src/migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
@@ -217,14 +218,23 @@ const LEDGER: FundingAdapter = {
   refund: () => Promise.reject(new Error('asked for a refund')),
 };
 
-/** The funding port over the sandbox, and over a ledger whose funds nobody has to ask for. */
-export function sandboxFunds(database: Database): Funds {
+/** The funding port over the sandbox, whose acts are noted in `asked` by payment, and over a ledger whose funds nobody has to ask for. */
+export function sandboxFunds(database: Database, asked = new Map<string, string[]>()): Funds {
+  const sandbox = openSandbox({ database });
+  const noting = (act: 'authorize' | 'capture' | 'void' | 'refund') => ({
+    [act]: (order: PreparedOrder, call: FundingCallOptions) => {
+      const acts = asked.get(order.platform_payment_id) ?? [];
+      if (!acts.includes(act)) asked.set(order.platform_payment_id, [...acts, act]);
+      return sandbox[act](order, call);
+    },
+  });
+  const acts = { ...noting('authorize'), ...noting('capture'), ...noting('void') };
   return new Funds({
     database,
     sealer: openSealer(SEAL_KEY),
     clock: systemClock,
     log: silentLog,
-    adapters: [openSandbox({ database }), LEDGER],
+    adapters: [{ ...sandbox, ...acts, ...noting('refund') }, LEDGER],
   });
 }
 
@@ -234,6 +244,8 @@ export interface EngineRig {
   readonly registry: PartnerRegistry;
   readonly client: PartnerClient;
   readonly funding: Funds;
+  /** What the sandbox was asked for each payment, each act once. */
+  readonly asked: ReadonlyMap<string, readonly string[]>;
   /** An engine of its own worker over the same database; stopped before the database goes. */
   engine(options?: Partial<ConstructorParameters<typeof Engine>[0]>): Engine;
   /** Registers a partner with a static key; gives its id. */
@@ -283,12 +295,14 @@ export async function engineRig(
     allowPrivateAddresses: true,
   });
   database.closing(() => client.close());
-  const funding = sandboxFunds(database);
+  const asked = new Map<string, string[]>();
+  const funding = sandboxFunds(database, asked);
   return {
     database,
     registry,
     client,
     funding,
+    asked,
     engine(more = {}) {
       const engine = new Engine({
         database,
@@ -351,18 +365,6 @@ export async function engineRig(
         return wanted(row) && row;
       }),
   };
-}
-
-/** What was done with the funds of a payment, in order. */
-export async function actsOf(
-  { database }: Pick<EngineRig, 'database'>,
-  id: string,
-): Promise<string[]> {
-  const rows = await database.query<{ act: string }>(
-    'SELECT act FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 ORDER BY phase',
-    [id],
-  );
-  return rows.map((row) => row.act);
 }
 
 /** The database, with something done around the statement of a name, or of a text that begins so. */

@@ -135,7 +135,7 @@ test('a payment refused by its partner for good can be closed: failed, funds rel
   assert.match(payment.failure_reason ?? '', /Too high/);
   await until('the funds are released', async () => {
     const rows = await platform.database.query(
-      `SELECT 1 FROM duebridge_platform.sandbox_funds WHERE platform_payment_id = $1 AND act = 'void'`,
+      `SELECT 1 FROM duebridge_platform.funds WHERE platform_payment_id = $1 AND state = 'released'`,
       [id],
     );
     return rows.length === 1;

@@ -239,8 +239,8 @@ for (const way of ['put back', 'confirmed again'] as const) {
       await lose(...everything);
     }
     await platform.database.query(
-      `INSERT INTO duebridge_platform.sandbox_funds (platform_payment_id, act, funding_method, amount_in_cents)
-       VALUES ($1, 'decline', 'sandbox_bank', 1000)`,
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, state, reason)
+       VALUES ($1, 'sandbox', 'declined', 'not enough')`,
       [id],
     );
     const renewed = await platform.session(credentials, account_id, email);

@@ -23,7 +23,6 @@ import type { PaymentRow } from '../store/payments.ts';
 import { listPayments } from '../store/payment-search.ts';
 import { Engine } from './engine.ts';
 import {
-  actsOf,
   keptLog,
   SEAL_KEY,
   scriptedPartner,
@@ -180,7 +179,7 @@ function tests(): void {
 
     isBroken = false;
     await rig.until(platform_payment_id, settled);
-    assert.deepEqual(await actsOf(rig, platform_payment_id), ['authorize', 'capture']);
+    assert.deepEqual(rig.asked.get(platform_payment_id), ['authorize', 'capture']);
     assert.deepEqual(await listPayments(rig.database, { status: 'unsettled', limit: 10 }), []);
   });
 }
