@@ -114,8 +114,6 @@ CREATE TABLE duebridge_platform.bank_transfers (
   amount_in_cents bigint NOT NULL,
   sealed text,
   file_id text,
-  asked_by text,
-  asked text,
   result text,
   reference text,
   CONSTRAINT bank_transfers_pkey PRIMARY KEY (remittance_id),
@@ -179,8 +177,6 @@ CREATE TABLE duebridge_platform.cases (
   note text NOT NULL,
   opened_by text NOT NULL,
   opened_at timestamp with time zone NOT NULL DEFAULT now(),
-  asked_by text,
-  asked text,
   ended_by text,
   ended_at timestamp with time zone,
   outcome text,
@@ -343,15 +339,15 @@ CREATE TABLE duebridge_platform.flow_payments (
   platform_payment_id text NOT NULL,
   flow_id bytea NOT NULL,
   token_hash bytea NOT NULL,
-  session_id uuid NOT NULL,
+  session_id uuid,
   customer_id uuid NOT NULL,
-  replaces text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT flow_payments_replaces_key UNIQUE (flow_id, replaces),
   CONSTRAINT flow_payments_pkey PRIMARY KEY (platform_payment_id, flow_id)
 );
 
 CREATE INDEX flow_payments_by_customer ON duebridge_platform.flow_payments USING btree (customer_id);
+
+CREATE INDEX flow_payments_by_flow ON duebridge_platform.flow_payments USING btree (flow_id);
 
 CREATE TABLE duebridge_platform.flows (
   flow_id bytea NOT NULL,
@@ -393,7 +389,7 @@ CREATE TABLE duebridge_platform.funds (
   news_at timestamp with time zone,
   expires_at timestamp with time zone,
   reason text,
-  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  created_at timestamp with time zone,
   swept_at timestamp with time zone,
   customer text,
   CONSTRAINT funds_pkey PRIMARY KEY (platform_payment_id),
@@ -414,23 +410,6 @@ CREATE INDEX funds_releasing ON duebridge_platform.funds USING btree (platform_p
 CREATE TRIGGER funds_guard BEFORE UPDATE ON duebridge_platform.funds FOR EACH ROW EXECUTE FUNCTION duebridge_platform.funds_guard();
 
 CREATE TRIGGER funds_kept BEFORE DELETE OR TRUNCATE ON duebridge_platform.funds FOR EACH STATEMENT EXECUTE FUNCTION duebridge_platform.kept_for_ever();
-
-CREATE TABLE duebridge_platform.hourly_progress (
-  one boolean NOT NULL DEFAULT true,
-  read_to timestamp with time zone NOT NULL,
-  CONSTRAINT hourly_progress_pkey PRIMARY KEY (one),
-  CONSTRAINT hourly_progress_one_check CHECK (one)
-);
-
-CREATE TABLE duebridge_platform.hourly_sums (
-  hour timestamp with time zone NOT NULL,
-  partner_id text NOT NULL,
-  succeeded integer NOT NULL,
-  failed integer NOT NULL,
-  canceled integer NOT NULL,
-  times integer[] NOT NULL,
-  CONSTRAINT hourly_sums_pkey PRIMARY KEY (hour, partner_id)
-);
 
 CREATE TABLE duebridge_platform.logos (
   logo text NOT NULL,
@@ -522,7 +501,6 @@ CREATE TABLE duebridge_platform.partners (
   paths jsonb NOT NULL DEFAULT '{}'::jsonb,
   budget jsonb NOT NULL DEFAULT '{}'::jsonb,
   refusals text[] NOT NULL DEFAULT '{}'::text[],
-  account_check text NOT NULL DEFAULT 'when_reachable'::text,
   batch_time_zone text NOT NULL DEFAULT 'UTC'::text,
   batch_cutoff text NOT NULL DEFAULT '00:00'::text,
   auth_method text NOT NULL,
@@ -539,7 +517,6 @@ CREATE TABLE duebridge_platform.partners (
   logo text,
   biller_logos jsonb NOT NULL DEFAULT '{}'::jsonb,
   CONSTRAINT partners_pkey PRIMARY KEY (partner_id),
-  CONSTRAINT partners_account_check_check CHECK ((account_check = ANY (ARRAY['when_reachable'::text, 'required'::text, 'off'::text]))),
   CONSTRAINT partners_auth_method_check CHECK ((auth_method = ANY (ARRAY['oauth'::text, 'key'::text]))),
   CONSTRAINT partners_batch_cutoff_check CHECK ((batch_cutoff ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text)),
   CONSTRAINT partners_biller CHECK (((kind = 'biller'::text) = (biller_id IS NOT NULL))),
@@ -563,7 +540,7 @@ CREATE TABLE duebridge_platform.payments (
   rejection_message text,
   slot smallint DEFAULT '-1'::integer,
   payment_id text,
-  former_payment_ids text[] NOT NULL DEFAULT '{}'::text[],
+  former_payment_ids text[],
   failure_reason text,
   ended_by text,
   initiated_at timestamp with time zone,
@@ -700,15 +677,6 @@ CREATE TABLE duebridge_platform.remitted_batches (
   CONSTRAINT remitted_batches_pkey PRIMARY KEY (platform_batch_id)
 );
 
-CREATE TABLE duebridge_platform.review_closes (
-  platform_payment_id text NOT NULL,
-  requested_by text NOT NULL,
-  requested_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
-  reason text NOT NULL,
-  asked text NOT NULL DEFAULT 'close'::text,
-  CONSTRAINT review_closes_pkey PRIMARY KEY (platform_payment_id)
-);
-
 CREATE TABLE duebridge_platform.sandbox_funds (
   platform_payment_id text NOT NULL,
   act text NOT NULL,
@@ -752,7 +720,6 @@ CREATE TABLE duebridge_platform.sessions (
   account_id text,
   flow_id bytea,
   balance jsonb,
-  opened_after text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   expires_at timestamp with time zone NOT NULL,
   CONSTRAINT sessions_pkey PRIMARY KEY (session_hash),
@@ -763,16 +730,6 @@ CREATE TABLE duebridge_platform.sessions (
 CREATE INDEX sessions_by_expiry ON duebridge_platform.sessions USING btree (expires_at);
 
 CREATE INDEX sessions_by_id ON duebridge_platform.sessions USING btree (session_id);
-
-CREATE TABLE duebridge_platform.shares (
-  partner_id text NOT NULL,
-  worker_id text NOT NULL,
-  calls integer NOT NULL,
-  calls_need integer NOT NULL,
-  rate integer NOT NULL,
-  rate_need integer NOT NULL,
-  CONSTRAINT shares_pkey PRIMARY KEY (partner_id, worker_id)
-) WITH (fillfactor=50);
 
 CREATE TABLE duebridge_platform.slots (
   slot smallint NOT NULL,

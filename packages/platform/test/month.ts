@@ -77,8 +77,8 @@ export async function fillTables(database: Database, count: number): Promise<voi
                 decode(lpad(to_hex(n % 200000), 64, '0'), 'hex'), now() + interval '90 days' FROM made`,
       );
       await tx.query(
-        `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id)
-         SELECT id, decode(lpad(to_hex(n), 64, '0'), 'hex'), decode(lpad(to_hex(n), 64, '0'), 'hex'), gen_random_uuid(),
+        `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, customer_id)
+         SELECT id, decode(lpad(to_hex(n), 64, '0'), 'hex'), decode(lpad(to_hex(n), 64, '0'), 'hex'),
                 ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid FROM made`,
       );
     });

@@ -198,10 +198,10 @@ export async function readSequence(on: Queryable, { flow_id }: PayableSession): 
 const insertFlowPayment = sql(
   'flow_payment_insert',
   `WITH made AS (
-     INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id, created_at)
-     VALUES ($2, $1, $3, $4, $5, clock_timestamp())
+     INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, customer_id, created_at)
+     VALUES ($2, $1, $3, $4, clock_timestamp())
    )
-   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $6::integer + 1), minted_at = $7 WHERE flow_id = $1`,
+   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $5::integer + 1), minted_at = $6 WHERE flow_id = $1`,
 );
 
 /** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. */
@@ -219,7 +219,6 @@ export async function noteFlowPayment(
     session.flow_id,
     payment.platform_payment_id,
     session.token_hash,
-    session.session_id,
     session.customer_id,
     payment.place,
     new Date(payment.now).toISOString(),
@@ -227,10 +226,7 @@ export async function noteFlowPayment(
 }
 
 /** Where a flow's payment came from. */
-export type FlowPaymentOrigin = Pick<
-  PayableSession,
-  'flow_id' | 'token_hash' | 'session_id' | 'customer_id'
->;
+export type FlowPaymentOrigin = Pick<PayableSession, 'flow_id' | 'token_hash' | 'customer_id'>;
 
 const selectFlowPayment = sql(
   'flow_payment',

@@ -85,8 +85,8 @@ test('a customer who only looked is erased after a day, one who paid after ninet
   assert.deepEqual(await left(), [true]);
   // One that the same flow made before, on whose place nothing stands any more.
   await database.query(
-    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id)
-     SELECT 'an-older-one', flow_id, token_hash, session_id, customer_id FROM duebridge_platform.flow_payments`,
+    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, customer_id)
+     SELECT 'an-older-one', flow_id, token_hash, customer_id FROM duebridge_platform.flow_payments`,
   );
   await pass(89);
   assert.deepEqual(await forget(database), { ...nothing, customers: 1 });

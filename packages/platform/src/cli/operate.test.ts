@@ -210,8 +210,8 @@ test('a person is shown and erased on request, and can no longer be found; the p
   assert.match(shown, new RegExp(id));
   // A person with more payments than a page of the search holds leaves no evidence of the oldest behind.
   await platform.database.query(
-    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, session_id, customer_id)
-     SELECT 'zz-' || n, flow_id, token_hash, session_id, customer_id
+    `INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, customer_id)
+     SELECT 'zz-' || n, flow_id, token_hash, customer_id
        FROM duebridge_platform.flow_payments, generate_series(1, 1000) AS n WHERE platform_payment_id = $1`,
     [id],
   );

@@ -211,7 +211,7 @@ function readRows(
 const LEFT_OUT: Readonly<Record<string, string>> = {
   session_id: 'NULL',
   rejection_message: 'NULL',
-  former_payment_ids: `'{}'`,
+  former_payment_ids: 'NULL',
   initiated_at: 'NULL',
 };
 
