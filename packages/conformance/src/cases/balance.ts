@@ -1,20 +1,22 @@
 /**
- * The effect of a run on the amounts due, read before the first payment and after the last one has ended.
+ * P62: the effect of a run on the amounts due, read before the first payment and after the last one has ended.
  * A balance may lag, be refreshed nightly, or change for other reasons. A fall that is too small therefore proves nothing. A fall
  * that is too large is reported only after two more payments have shown that the balance follows each payment immediately.
  */
+import type { PartnerCase } from '../check/check.ts';
+import { Skipped } from '../check/findings.ts';
 import type { Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
-import { holdsPayment, type SharedName } from '../check/payment-fields.ts';
+import { holdsPayment, type SharedName, uses } from '../check/payment-fields.ts';
 
 /** The check that reports on the balances. */
 export const BALANCE_CHECK = 'P62';
 
 /** The payments that show whether the balance follows immediately. */
-export const CONTROLS: readonly SharedName[] = ['control', 'second control'];
+const CONTROLS: readonly SharedName[] = ['control', 'second control'];
 
 /** How far one account's amount due fell over a run, and how far its payments predict. */
-export interface AccountEffect {
+interface AccountEffect {
   readonly account_id: string;
   readonly fell: number;
   /** The sum of its payments that succeeded, and of those that failed or were canceled. */
@@ -22,11 +24,6 @@ export interface AccountEffect {
   readonly undone: number;
   readonly reply: Reply;
 }
-
-/** The effect of a run on the balances; `unmeasured` says why it cannot be determined. */
-export type BalanceVerdict =
-  | { readonly unmeasured: string }
-  | { readonly unmeasured?: undefined; readonly effects: readonly AccountEffect[] };
 
 /** The amount due of each account that the run knows; accounts that show none are missing. */
 type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
@@ -36,33 +33,63 @@ export function balancesBefore(t: PartnerContext): Promise<Balances> {
   return t.run.once('the balances before', () => readBalances(t));
 }
 
-/** The verdict over all payments so far; unmeasured unless every one of them has ended. */
-export async function measureBalances(t: PartnerContext): Promise<BalanceVerdict> {
+export const P62: PartnerCase = {
+  id: BALANCE_CHECK,
+  title: 'The amount due falls by exactly the succeeded payments',
+  clauses: ['ST2', 'RU5', 'ST3', 'ST4'],
+  stage: 'final',
+  likely_cause: 'The ledger is posted at acceptance and not reversed, or once per request.',
+  creates: uses(...CONTROLS),
+  async run(t) {
+    for (const effect of await measure(t)) judgeEffect(t, effect);
+  },
+};
+
+function judgeEffect(t: PartnerContext, effect: AccountEffect): void {
+  const { account_id, fell, expected, reply } = effect;
+  const due = `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`;
+  const got = `it fell by ${fell} cents`;
+  if (rose(effect)) {
+    t.must(false, due, reply, { got: `it rose by ${expected} cents` });
+  } else if (fellByWhatFailed(effect)) {
+    t.must(false, due, reply, { got: `${got}, the sum of those that failed`, clause: 'ST3' });
+  } else if (t.must(fell <= expected, due, reply, { got })) {
+    // An amount due that does not fall at all may be shown as of another day.
+    t.should(fell === expected || fell <= 0, due, reply, {
+      got: `${got}, although a single payment changes it immediately`,
+      cause: 'Concurrent postings read, subtract and write the balance without a lock.',
+    });
+  }
+}
+
+/** The effect of all payments so far. Skips where it cannot be determined, which in strict counts as judged in part. */
+async function measure(t: PartnerContext): Promise<readonly AccountEffect[]> {
   const { run } = t;
-  if (run.unsettled) return { unmeasured: 'the account changed while nothing was paid or read' };
+  const assertMeasured: (holds: boolean, why: string) => asserts holds = (holds, why) => {
+    const kind = t.profile === 'strict' ? 'wanting' : 'nothing to judge';
+    if (!holds) throw new Skipped(`not measured: ${why}`, kind);
+  };
+  assertMeasured(!run.unsettled, 'the account changed while nothing was paid or read');
   const before = await balancesBefore(t);
-  if (before.size === 0) return { unmeasured: 'the partner shows no amount due' };
+  assertMeasured(before.size > 0, 'the partner shows no amount due');
   const sums = await sumsByEnd(t);
-  if (sums === undefined) return { unmeasured: 'a payment of this run has not ended' };
+  assertMeasured(sums !== undefined, 'a payment of this run has not ended');
   const deadline = run.now() + run.pace.balance_lag_ms;
   let effects = effectsOf(before, await readBalances(t), sums);
-  while (effects.some(({ fell, expected }) => fell !== expected) && run.now() < deadline) {
+  while (effects.some(isOff) && run.now() < deadline) {
     await run.sleep(run.pace.poll_first_ms);
     effects = effectsOf(before, await readBalances(t), sums);
   }
   const sure = effects.filter(fellByWhatFailed);
-  if (sure.length > 0) return { effects: sure };
-  const isOff = effects.some(({ fell, expected }) => fell !== expected);
-  if (isOff && !(await followsAtOnce(t, effects.some(rose) ? -1 : 1))) {
-    return { unmeasured: 'the amount due does not change immediately with each payment' };
-  }
-  return { effects };
+  if (sure.length > 0) return sure;
+  assertMeasured(
+    !effects.some(isOff) || (await balanceFollows(t, effects.some(rose) ? -1 : 1)),
+    'the amount due does not change immediately with each payment',
+  );
+  return effects;
 }
 
-/** True when two more payments show that the amount due follows each payment immediately; determined once per run. */
-function followsAtOnce(t: PartnerContext, sign: 1 | -1): Promise<boolean> {
-  return t.run.once('the balance follows', () => balanceFollows(t, sign));
-}
+const isOff = ({ fell, expected }: AccountEffect): boolean => fell !== expected;
 
 async function readBalances(t: PartnerContext): Promise<Balances> {
   const { payable, other, inactive, canceled } = t.target.accounts;
@@ -121,7 +148,7 @@ function effectsOf(
  * True when an account's amount due fell by exactly the sum of its failed payments. That is not a coincidence, even if something else also
  * changes the balance.
  */
-export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {
+function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boolean {
   return undone > 0 && fell === undone && fell !== expected;
 }
 
@@ -129,7 +156,7 @@ export function fellByWhatFailed({ fell, expected, undone }: AccountEffect): boo
  * True when an account's amount due grew by exactly the amount paid: the sign is wrong, since a new bill of that amount would be
  * a coincidence.
  */
-export function rose({ fell, expected }: AccountEffect): boolean {
+function rose({ fell, expected }: AccountEffect): boolean {
   return expected > 0 && fell === -expected;
 }
 

@@ -1,5 +1,6 @@
 /** Every check, in report order. */
 import type { CallerCase, CaseInfo, PartnerCase, TokenCase } from '../check/check.ts';
+import { SCENARIOS } from '../scripted/partner.ts';
 import { ACCESS } from './access.ts';
 import { ACCOUNTS } from './accounts.ts';
 import { CALLER_POLLS } from './caller-polls.ts';
@@ -9,11 +10,10 @@ import { PUT_RACES } from './put-races.ts';
 import { PUT_REPEATS } from './put-repeats.ts';
 import { PUTS } from './put.ts';
 import { WHOLE_RUN } from './run.ts';
-import { SCENARIO_CASES } from './scenario-index.ts';
+import { judgePayments } from './scenario-payments.ts';
+import { OWN_JUDGES, judgeTokens } from './scenario-tokens.ts';
 import { TOKEN_ACCESS } from './token-access.ts';
 import { TOKEN_REQUESTS } from './token.ts';
-
-export { SCENARIO_CASES } from './scenario-index.ts';
 
 /** Checks of a partner's server. */
 export const PARTNER_CASES: readonly PartnerCase[] = inOrder([
@@ -31,6 +31,40 @@ export const TOKEN_CASES: readonly TokenCase[] = inOrder([...TOKEN_REQUESTS, ...
 
 /** Checks of a platform's calls to a partner; each has its stage. */
 export const CALLER_CASES: readonly CallerCase[] = inOrder([...CALLER_REQUESTS, ...CALLER_POLLS]);
+
+/** Amounts of these checks begin here; no other check uses them. */
+const FIRST_CENTS = 15_010;
+
+/** Cents between the first amounts of two checks: up to twenty payments, ten cents apart. */
+const CENTS_EACH = 200;
+
+const CAUSES = {
+  payments: 'The platform records an inconclusive response as an outcome.',
+  tokens: 'The platform records a problem with the access token as a failed payment.',
+  own: 'The platform records a payment as failed when it cannot reach the partner or get a token.',
+};
+
+/** What a platform must do while a partner, its token endpoint or the network fails: one check a scenario, in their order. */
+export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map((scenario, place) => {
+  const { name, title, caller, clauses, ofTokens, strict, last } = scenario;
+  const own = OWN_JUDGES[name];
+  const by = own !== undefined ? 'own' : ofTokens === true ? 'tokens' : 'payments';
+  const cents = FIRST_CENTS + place * CENTS_EACH;
+  return {
+    id: name.slice(0, 3),
+    title,
+    clauses,
+    ...(strict === true && { severity: 'should', profile: 'strict' }),
+    stage: last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
+    likely_cause: `${CAUSES[by]} A right one: ${caller}`,
+    run(t) {
+      if (own !== undefined) return own(t, cents);
+      return ofTokens === true
+        ? judgeTokens(t, scenario, cents)
+        : judgePayments(t, scenario, cents);
+    },
+  };
+});
 
 /** Every check of a platform. */
 export const PLATFORM_CASES: readonly CaseInfo[] = [

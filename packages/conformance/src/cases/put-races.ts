@@ -1,5 +1,5 @@
 /**
- * Checks of PUTs that meet each other, a cut connection, another replica or a restart (P27, P30, P34, P63, P64, P66): the places where
+ * Checks of PUTs that meet each other, a cut connection, another replica or a restart (P27, P30, P34, P63, P66): the places where
  * code that works one request at a time makes a second payment, or loses one.
  */
 import type { PartnerCase } from '../check/check.ts';
@@ -17,41 +17,42 @@ import {
 } from '../check/payment-fields.ts';
 import { ENDED_FIELDS, isAnswer, LASTING_FIELDS, unchanged } from './shared.ts';
 
-/** Concurrent PUTs, and those of a second payment. */
-const PARALLEL_P27 = 100;
-const FEW = 3;
+/** Concurrent PUTs of one id, and of other ids among them. */
+const IDENTICAL = 100;
+const DIFFERENT = 20;
 
 const p27: PartnerCase = {
   id: 'P27',
   title: 'A hundred concurrent identical PUTs create one payment',
   clauses: ['RU5', 'PF2'],
   likely_cause: 'The id is looked up and then inserted, without a unique constraint.',
-  creates: uses(27, 270),
+  creates: (target) => [
+    own(target, 27),
+    ...Array.from({ length: DIFFERENT }, (_, place) => own(target, 200 + place)),
+  ],
   async run(t) {
     const intent = t.intend(27);
-    t.run.spend(intent);
-    // P60 compares how repeated payments end with the others: one alone might have failed for another reason.
-    const second = t.intend(270);
-    t.run.spend(second);
+    // P60 reports an answer that is about another of them.
+    const others = Array.from({ length: DIFFERENT }, (_, place) => t.intend(200 + place));
+    for (const one of [intent, ...others]) t.run.spend(one);
     // In one burst, because nothing else is sent meanwhile: at a slow server each one costs the run seconds.
     const all = await t.burst(
-      Array.from(
-        { length: PARALLEL_P27 + FEW },
-        (_, place) => () => t.put(place < PARALLEL_P27 ? intent : second, { burst: true }),
+      [...Array.from({ length: IDENTICAL }, () => intent), ...others].map(
+        (one) => () => t.put(one, { burst: true }),
       ),
     );
-    const replies = all.slice(0, PARALLEL_P27);
+    const replies = all.slice(0, IDENTICAL);
     const silent = replies.filter(({ exchange }) => isOut(exchange));
     t.none(
       silent,
       'a response to each request',
-      (one, count) => `${count} of ${PARALLEL_P27} got none, such as ${tell(one)}`,
+      (one, count) => `${count} of ${IDENTICAL} got none, such as ${tell(one)}`,
       { level: 'should', cause: 'The server, or a proxy before it, accepts fewer connections.' },
     );
     t.none(
       replies.filter((reply) => (reply.status ?? 0) >= 500 && !silent.includes(reply)),
       'no 5xx',
-      (one, count) => `${count} of ${PARALLEL_P27}, such as ${tell(one)}`,
+      (one, count) => `${count} of ${IDENTICAL}, such as ${tell(one)}`,
       { cause: 'Those that lose the race violate the constraint, and nobody handles that.' },
     );
     const taken = replies.filter(isSuccess);
@@ -239,38 +240,6 @@ async function follow(t: PartnerContext, place: number): Promise<void> {
   }
 }
 
-/** Concurrent payments. */
-const PARALLEL_P64 = 20;
-
-const p64: PartnerCase = {
-  id: 'P64',
-  title: 'Concurrent different payments are not mixed up',
-  clauses: ['PF2', 'ID1'],
-  likely_cause: 'Requests share state, such as a global variable, and overwrite it.',
-  creates: (target) =>
-    Array.from({ length: PARALLEL_P64 }, (_, number) => own(target, 200 + number)),
-  async run(t: PartnerContext) {
-    const intents = Array.from({ length: PARALLEL_P64 }, (_, number) => t.intend(200 + number));
-    for (const intent of intents) t.run.spend(intent);
-    const puts = await t.burst(intents.map((intent) => () => t.put(intent, { burst: true })));
-    t.given(puts.some(isSuccess), 'none of the concurrent payments was accepted');
-    const reads = await t.burst(intents.map((intent) => () => t.read(intent, { burst: true })));
-    for (const [place, intent] of intents.entries()) {
-      const { platform_payment_id, amount_in_cents } = intent;
-      for (const reply of [puts[place], reads[place]]) {
-        if (reply === undefined || !isSuccess(reply)) continue;
-        const record = recordOf(reply) ?? {};
-        const isOwn =
-          record['platform_payment_id'] === platform_payment_id &&
-          record['amount_in_cents'] === amount_in_cents;
-        const own = `the payment ${platform_payment_id} of ${amount_in_cents} cents`;
-        // P60 reports a payment_id that two of them share.
-        if (!t.must(isOwn, own, reply)) return;
-      }
-    }
-  },
-};
-
 /** Maximum time until the server answers again. */
 const BACK_WITHIN_MS = 60_000;
 
@@ -337,4 +306,4 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
   }
 }
 
-export const PUT_RACES = [p27, p30, p34, p63, p64, p66];
+export const PUT_RACES = [p27, p30, p34, p63, p66];

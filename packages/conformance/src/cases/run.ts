@@ -2,7 +2,7 @@
  * Checks that look at everything a run has seen (P59 to P62): errors, all records of all payments, every payment after its end, and
  * the balances.
  */
-import { Skipped, type More } from '../check/findings.ts';
+import type { More } from '../check/findings.ts';
 import type { Json } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import { isRefusal, show, type Exchange, type Reply, parsed } from '../check/http.ts';
@@ -12,15 +12,8 @@ import {
   type Intent,
   type PaymentFields,
   recordOf,
-  uses,
 } from '../check/payment-fields.ts';
-import {
-  CONTROLS,
-  fellByWhatFailed,
-  measureBalances,
-  rose,
-  type AccountEffect,
-} from './balance.ts';
+import { P62 } from './balance.ts';
 import {
   ACCEPTED_FIELDS,
   ENDED_FIELDS,
@@ -100,17 +93,15 @@ function codeProblem({ status, answer_body }: Exchange): string | undefined {
 const p60: PartnerCase = {
   id: 'P60',
   title: 'All responses for a payment are consistent',
-  clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7', 'RU2', 'RU5', 'FR1'],
+  clauses: ['PF6', 'PF1', 'PF2', 'PF3', 'PF7', 'RU2', 'RU5', 'ID1'],
   stage: 'final',
   likely_cause: 'Posting copies the payment and rounds, defaults or renumbers its fields.',
   async run(t: PartnerContext) {
     const ids = new Map<string, string>();
     const known = t.run.accepted();
-    const ends = new Map((await endedPayments(t)).map(({ intent, end }) => [intent, end]));
-    const lasts = await Promise.all(known.map(({ intent }) => t.read(intent)));
-    for (const [place, { intent, first }] of known.entries()) {
-      const last = lasts[place];
-      if (last === undefined) continue;
+    const ends = new Map((await t.run.ended()).map(({ intent, end }) => [intent, end]));
+    const read = known.map(async (one) => ({ ...one, last: await t.read(one.intent) }));
+    for (const { intent, first, last } of await Promise.all(read)) {
       repeatsTheRequest(t, intent, first);
       const { payment_id } = first.record;
       const twin = ids.get(show(payment_id)) ?? intent.platform_payment_id;
@@ -137,10 +128,6 @@ const p60: PartnerCase = {
     }
     t.given(ids.size > 0, 'no payment was accepted (see P20)');
     await stillKnown(t);
-    succeedsRepeated(
-      t,
-      known.map(({ intent }, place) => ({ intent, last: lasts[place] })),
-    );
   },
 };
 
@@ -176,36 +163,6 @@ async function stillKnown(t: PartnerContext): Promise<void> {
   });
 }
 
-/** Fewer payments of a kind than this may have failed or succeeded by chance. */
-const FEWEST_ALIKE = 2;
-
-/** A retry must not make its own payment fail as a duplicate (FR1). `last`: the last read of a payment. */
-function succeedsRepeated(
-  t: PartnerContext,
-  payments: readonly { readonly intent: Intent; readonly last: Reply | undefined }[],
-): void {
-  const { payable } = t.target.accounts;
-  const ends = payments
-    .filter(({ intent }) => intent.account_id === payable)
-    .flatMap(({ intent, last }) => {
-      const puts = t.run.putsOf(intent).filter(({ record }) => record['status'] === 'processing');
-      const status = last && recordOf(last)?.['status'];
-      return last === undefined ? [] : { puts: puts.length, status, last };
-    });
-  const repeated = ends.filter(({ puts }) => puts > 1);
-  const succeeded = ends.filter(({ puts, status }) => puts === 1 && status === 'succeeded');
-  const allFail =
-    repeated.length >= FEWEST_ALIKE &&
-    repeated.every(({ status }) => status === 'failed') &&
-    succeeded.length >= FEWEST_ALIKE;
-  const expected = 'payments that were repeated while processing succeed as others do';
-  t.must(!allFail, expected, repeated[0]?.last, {
-    got: `all ${repeated.length} of them failed; ${succeeded.length} that were not repeated succeeded`,
-    clause: 'FR1',
-    cause: 'The retry of a payment is taken for a duplicate of it.',
-  });
-}
-
 const CLAUSE_OF: Readonly<Record<string, 'PF1' | 'PF2' | 'PF3' | 'PF6' | 'PF7'>> = {
   payment_id: 'PF1',
   platform_payment_id: 'PF2',
@@ -232,13 +189,13 @@ const p61: PartnerCase = {
   stage: 'last',
   likely_cause: 'A repeat or a later job works on a payment that has ended, or a copy is old.',
   async run(t: PartnerContext) {
-    t.given((await endedPayments(t)).length > 0, 'no payment of this run has ended');
+    t.given((await t.run.ended()).length > 0, 'no payment of this run has ended');
   },
   // As late as the run allows: P57 polls for seconds, and a later job is a common cause of a change.
   async atEnd(t) {
     const last = await oldest(t);
     // That one is left alone until P60 puts it again at the very end.
-    const ended = (await endedPayments(t)).filter(({ intent }) => intent !== last?.intent);
+    const ended = (await t.run.ended()).filter(({ intent }) => intent !== last?.intent);
     // Those that are asked for more come first, so that nothing is left to wait for when the others are done.
     const ofEach = new Map(ended.map((one) => [statusOf(one.end), one]));
     const changed = [...ofEach.values()];
@@ -252,16 +209,7 @@ const p61: PartnerCase = {
   },
 };
 
-interface Ended {
-  readonly intent: Intent;
-  readonly end: PaymentFields;
-}
-
-async function endedPayments(t: PartnerContext): Promise<Ended[]> {
-  return (await t.run.lives()).flatMap(({ intent, life }) =>
-    life.end === undefined ? [] : { intent, end: life.end.record },
-  );
-}
+type Ended = Awaited<ReturnType<PartnerContext['run']['ended']>>[number];
 
 /** Reads and repeats a terminal payment; stops when it changed. */
 async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<void> {
@@ -302,38 +250,4 @@ function asItEnded(t: PartnerContext, end: PaymentFields, reply: Reply, more: Mo
   return unchanged(t, end, reply, ENDED_FIELDS, expected, more);
 }
 
-const p62: PartnerCase = {
-  id: 'P62',
-  title: 'The amount due falls by exactly the succeeded payments',
-  clauses: ['ST2', 'RU5', 'ST3', 'ST4'],
-  stage: 'final',
-  likely_cause: 'The ledger is posted at acceptance and not reversed, or once per request.',
-  creates: uses(...CONTROLS),
-  async run(t) {
-    const verdict = await measureBalances(t);
-    if (verdict.unmeasured !== undefined) {
-      const kind = t.profile === 'strict' ? 'wanting' : 'nothing to judge';
-      throw new Skipped(`not measured: ${verdict.unmeasured}`, kind);
-    }
-    for (const effect of verdict.effects) judgeEffect(t, effect);
-  },
-};
-
-function judgeEffect(t: PartnerContext, effect: AccountEffect): void {
-  const { account_id, fell, expected, reply } = effect;
-  const due = `the amount due of ${account_id} falls by ${expected} cents, the sum of its payments that succeeded`;
-  const got = `it fell by ${fell} cents`;
-  if (rose(effect)) {
-    t.must(false, due, reply, { got: `it rose by ${expected} cents` });
-  } else if (fellByWhatFailed(effect)) {
-    t.must(false, due, reply, { got: `${got}, the sum of those that failed`, clause: 'ST3' });
-  } else if (t.must(fell <= expected, due, reply, { got })) {
-    // An amount due that does not fall at all may be shown as of another day.
-    t.should(fell === expected || fell <= 0, due, reply, {
-      got: `${got}, although a single payment changes it immediately`,
-      cause: 'Concurrent postings read, subtract and write the balance without a lock.',
-    });
-  }
-}
-
-export const WHOLE_RUN = [p59, p60, p61, p62];
+export const WHOLE_RUN = [p59, p60, p61, P62];

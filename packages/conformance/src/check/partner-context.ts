@@ -65,7 +65,7 @@ export class PartnerRun extends Run<PartnerTarget> {
   unsettled = false;
   /** Cents requested so far. */
   asked_in_cents = 0;
-  #access: Promise<{ readonly token: string | undefined; readonly until: number }> | undefined;
+  #access: Promise<string | undefined> | undefined;
 
   constructor(target: PartnerTarget, means: Means, history: History, recheck: boolean) {
     super(target, means);
@@ -138,38 +138,20 @@ export class PartnerRun extends Run<PartnerTarget> {
     )?.record;
   }
 
-  /** The lives polled so far, ended or not. */
-  async lives(): Promise<{ readonly intent: Intent; readonly life: Life }[]> {
-    const found: { intent: Intent; life: Life }[] = [];
-    for (const { intent } of this.intents) {
+  /** The payments that were polled to their end, each with the record that showed it. */
+  async ended(): Promise<{ readonly intent: Intent; readonly end: PaymentFields }[]> {
+    const lives = this.intents.map(async ({ intent }) => {
       const life = await this.known<Life>(lifeOf(intent));
-      if (life !== undefined) found.push({ intent, life });
-    }
-    return found;
-  }
-
-  /** The access token in use. Fetched once for all checks, when there is none or four fifths of its lifetime have passed. */
-  async access(check: string): Promise<string | undefined> {
-    if (this.#access === undefined || this.now() > (await this.#access).until) {
-      this.#access = this.#fetchAccess(check);
-    }
-    return (await this.#access).token;
-  }
-
-  async #fetchAccess(check: string): Promise<{ token: string | undefined; until: number }> {
-    const reply = await this.fetchToken(check);
-    const seconds = asObject(reply.json)?.['expires_in'];
-    const life = typeof seconds === 'number' && seconds > 0 ? seconds : 300;
-    const token = accessToken(reply);
-    return { token, until: token === undefined ? 0 : this.now() + life * 800 };
+      return life?.end === undefined ? [] : [{ intent, end: life.end.record }];
+    });
+    return (await Promise.all(lives)).flat();
   }
 
   /** Discards the access token because the server refused it, unless it has been replaced in the meantime. */
   async dropAccess(authorization?: string): Promise<void> {
     const refused = this.#access;
-    const token = (await refused)?.token;
-    const held = authorization === undefined || authorization === `Bearer ${token}`;
-    if (this.#access === refused && held) this.#access = undefined;
+    const isHeld = authorization === undefined || authorization === `Bearer ${await refused}`;
+    if (this.#access === refused && isHeld) this.#access = undefined;
   }
 
   /** Calls the partner's token endpoint (OA2) with the declared form, changed. */
@@ -202,7 +184,8 @@ export class PartnerRun extends Run<PartnerTarget> {
   async credential(check: string): Promise<Headers> {
     const { authentication } = this.target;
     if (authentication.method === 'key') return { [authentication.header]: authentication.key };
-    const token = await this.access(check);
+    // Fetched once for all checks; a call that is refused fetches the next.
+    const token = await (this.#access ??= this.fetchToken(check).then(accessToken));
     return token === undefined ? {} : { authorization: `Bearer ${token}` };
   }
 
