@@ -24,9 +24,6 @@ const MAX_ANSWER_BYTES = 262_144;
 /** Maximum characters of one body kept for a report: enough to see the problem, few enough to mail. */
 const MAX_KEPT_CHARACTERS = 4_000;
 
-/** Consecutive requests without an answer after which the run stops: the server is dead, not slow. */
-const MAX_SILENT_IN_A_ROW = 4;
-
 /** Maximum number of exchanges kept per run; a run needs a few hundred. */
 const MAX_KEPT_EXCHANGES = 5_000;
 
@@ -81,36 +78,14 @@ export interface Reply {
   readonly came: number;
 }
 
-/** Consecutive answers of a gateway, or none at all, that make an outage: fewer may be the server's way with some requests. */
-const LEAST_OF_AN_OUTAGE = 6;
+/** Requests in a row that nobody answered after which the server is dead, not slow. */
+const MOST_SILENT = 4;
+
+/** Requests in a row that nobody answered, or a gateway did in the server's place, which are an outage. */
+const MOST_OUT = 6;
 
 /** In as many checks they must have come: one check may send many requests of one kind, and the server may fail on that kind. */
 const CHECKS_OF_AN_OUTAGE = 3;
-
-/**
- * The exchanges that fell into an outage: nobody answered, or a gateway did in the server's place, whatever was asked. They say
- * nothing about the server's rules. `hasEnded`: the server stopped answering for good, and then no unanswered
- * request proves anything.
- */
-export function outages(exchanges: readonly Exchange[], hasEnded: boolean): ReadonlySet<number> {
-  if (hasEnded) return new Set(exchanges.filter(isOut).map(({ number }) => number));
-  const found = new Set<number>();
-  let streak: Exchange[] = [];
-  // A connection that the judge itself cut says nothing of the server, and ends no outage.
-  const told = exchanges.filter(({ no_answer }) => no_answer !== ON_PURPOSE);
-  for (const exchange of [...told, undefined]) {
-    if (exchange !== undefined && isOut(exchange)) {
-      streak.push(exchange);
-      continue;
-    }
-    const checks = new Set(streak.map(({ check }) => check));
-    if (streak.length >= LEAST_OF_AN_OUTAGE && checks.size >= CHECKS_OF_AN_OUTAGE) {
-      for (const { number } of streak) found.add(number);
-    }
-    streak = [];
-  }
-  return found;
-}
 
 /** No answer, that of a gateway in the server's place, or that the server is too busy. */
 export function isOut({ status, answer_headers, no_answer, received }: Exchange): boolean {
@@ -154,7 +129,8 @@ export class Wire {
   readonly #clock: Clock;
   readonly #stop: AbortSignal | undefined;
   #count = 0;
-  #silentInARow = 0;
+  /** The latest exchanges in a row in which the server was away, and whether nobody answered at all. */
+  #away: (Pick<Exchange, 'check'> & { readonly isSilent: boolean })[] = [];
 
   /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
   constructor(options: { ca_file?: string; clock: Clock; stop?: AbortSignal }) {
@@ -188,9 +164,9 @@ export class Wire {
 
   /** Sends one request for the check named. Throws Silent when the server has stopped answering. */
   async send(check: string, out: Outgoing): Promise<Reply> {
-    if (this.#silentInARow >= MAX_SILENT_IN_A_ROW) {
+    if (this.isAway) {
       throw new Silent(
-        `The server did not answer ${MAX_SILENT_IN_A_ROW} requests in a row: see its log, and run again.`,
+        `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`,
       );
     }
     this.#stop?.throwIfAborted();
@@ -201,8 +177,10 @@ export class Wire {
       const came = await this.#exchange(out, fresh);
       const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
       if (came.again === true) continue;
-      if (came.status !== undefined) this.#silentInARow = 0;
-      else if (came.silent) this.#silentInARow += 1;
+      const isSilent = came.status === undefined && came.silent === true;
+      if (isOut(reply.exchange)) this.#away.push({ check, isSilent });
+      // A connection that the judge itself cut says nothing of the server.
+      else if (came.status !== undefined) this.#away = [];
       return reply;
     }
   }
@@ -244,9 +222,19 @@ export class Wire {
     };
   }
 
-  /** Resets the count of unanswered requests, because the server is being restarted. */
+  /** True when the server stopped answering, whatever was asked: what it did not answer says nothing about its rules. */
+  get isAway(): boolean {
+    const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
+    const checks = new Set(this.#away.map(({ check }) => check));
+    return (
+      silent.length >= MOST_SILENT ||
+      (this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE)
+    );
+  }
+
+  /** Forgets the unanswered requests, because the server is being restarted. */
   forgive(): void {
-    this.#silentInARow = 0;
+    this.#away = [];
   }
 
   async close(): Promise<void> {

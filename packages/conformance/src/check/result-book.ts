@@ -7,7 +7,7 @@ import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import type { Clock } from '../clock.ts';
 import type { CaseInfo, PlannedMoney } from './check.ts';
 import { Skipped, type Finding, type Findings, type Profile, type Verdict } from './findings.ts';
-import { curl, outages, Silent, type Exchange, type Wire } from './http.ts';
+import { curl, isOut, Silent, type Exchange, type Wire } from './http.ts';
 import type { KnownFailure } from './known-failures.ts';
 import type { ConfigProblem } from './preflight.ts';
 
@@ -216,18 +216,13 @@ export class ResultBook {
   }
 
   /** The result of one check. What it found in an outage proves nothing. */
-  #result({ check, context, skipped, duration_ms }: Judged, out: ReadonlySet<number>): CheckResult {
-    const isOut = ({ exchange }: Finding): boolean =>
-      exchange !== undefined && out.has(exchange.number);
-    const found = context.all.filter((finding) => !isOut(finding));
-    const lost = context.all.find(isOut);
-    const wanting = [
-      ...context.wanting,
-      ...(lost === undefined
-        ? []
-        : [`nobody answered for a while in the middle of the run (${lost.got}): run again`]),
-    ];
-    const verdict = verdictOf(found, skipped ?? (lost === undefined ? undefined : 'an outage'));
+  #result({ check, context, skipped, duration_ms }: Judged): CheckResult {
+    const { wanting } = context;
+    const found = context.all.filter(
+      ({ exchange }) => this.problem === undefined || exchange === undefined || !isOut(exchange),
+    );
+    const isLost = found.length < context.all.length;
+    const verdict = verdictOf(found, skipped ?? (isLost ? 'an outage' : undefined));
     const own = this.#wire.exchanges.filter((exchange) => exchange.check === check.id);
     const shown = found[0]?.exchange ?? own.at(0);
     if (shown !== undefined) this.#cited.set(shown.number, shown);
@@ -252,10 +247,11 @@ export class ResultBook {
 
   /** The report of the run, in the order of its checks. */
   report(about: About, profile: Profile): RunReport {
-    const out = outages(this.#wire.exchanges, this.problem !== undefined);
+    if (this.#wire.isAway)
+      this.problem ??= { sentence: 'The server stopped answering: see its log, and run again.' };
     const results = this.#cases.flatMap(({ id }) => {
       const judged = this.#judged.get(id);
-      return judged === undefined ? [] : [this.#result(judged, out)];
+      return judged === undefined ? [] : [this.#result(judged)];
     });
     const counts: Record<Verdict, number> = { PASS: 0, FAIL: 0, WARN: 0, SKIP: 0, CONFIG: 0 };
     for (const { verdict } of results) counts[verdict] += 1;
