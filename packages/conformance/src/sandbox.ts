@@ -15,7 +15,6 @@ import {
   type Call,
   type Scenario,
   type ScriptedAccount,
-  type ScriptedExchange,
 } from './scripted/partner.ts';
 
 /** One sentence for the person at the terminal. Commander itself exits with 3 for usage errors (decision 30). */
@@ -117,7 +116,7 @@ async function run(flags: Flags): Promise<void> {
     accounts: ACCOUNTS.map(([one]) => one),
     processing_ms: flags.processingMs,
     behaviour: [byAmount, ...faulty],
-    seen: (exchange) => print(line(exchange)),
+    seen: (call) => print(line(call)),
   }).catch((error: unknown) => {
     const isPlace = error instanceof Error && 'syscall' in error;
     if (!isPlace || !['listen', 'getaddrinfo'].includes(String(error.syscall))) throw error;
@@ -175,12 +174,11 @@ function played(scenario: Scenario, stray: () => string): Behaviour {
   return scenario.begin(tools);
 }
 
-function line({ operation, method, path, body, answer, credential }: ScriptedExchange): string {
+function line({ operation, method, path, text, answer }: Call): string {
   const came = answer === undefined ? 'no ordinary response' : `${answer.status} ${answer.body}`;
-  const refused = credential === 'refused' ? ' (credential refused)' : '';
   // The token endpoint's request and answer are secrets.
-  const [sent, got] = operation === 'access_token' ? ['', answer?.status ?? came] : [body, came];
-  const shown = `${method} ${path} ${sent}${refused} -> ${got}`;
+  const [sent, got] = operation === 'access_token' ? ['', answer?.status ?? came] : [text, came];
+  const shown = `${method} ${path} ${sent} -> ${got}`;
   return shown.length > SHOWN ? `${shown.slice(0, SHOWN)} …` : shown;
 }
 

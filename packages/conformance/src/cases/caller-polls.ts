@@ -217,7 +217,7 @@ const c14: CallerCase = {
 async function newIds(t: CallerContext): Promise<void> {
   const known = idsSoFar(t);
   await t.pay(14_030);
-  const put = () => t.puts().find(({ body }) => amountOf(body) === 14_030);
+  const put = () => t.puts().find(({ text }) => amountOf(text) === 14_030);
   await t.until(() => put() !== undefined);
   const first = put();
   if (first === undefined) return;

@@ -2,18 +2,12 @@
 import { parsed } from '../check/http.ts';
 import type { ClauseId, Json } from '@duebridge/contract';
 import { idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
-import {
-  recordOf,
-  type Behaviour,
-  type Call,
-  type Insides,
-  type ScriptedExchange,
-} from '../scripted/partner.ts';
+import { recordOf, type Behaviour, type Call, type Book } from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
 
 /** The body of a call as an object; undefined when it is not an object. */
-export function bodyOf(call: ScriptedExchange): Readonly<Record<string, Json>> | undefined {
-  return parsed(call.body);
+export function bodyOf(call: Call): Readonly<Record<string, Json>> | undefined {
+  return parsed(call.text);
 }
 
 /** A path segment without percent-encoding, which may also encode characters that need none. */
@@ -26,7 +20,7 @@ export function decoded(segment: string | undefined): string | undefined {
 }
 
 /** Reports every payment as processing until it is over. */
-export function reportsProcessing(isOver: (call: Call, partner: Insides) => boolean): Behaviour {
+export function reportsProcessing(isOver: (call: Call, partner: Book) => boolean): Behaviour {
   return {
     answer(call, answer, partner) {
       const record = recordOf(answer);
@@ -42,13 +36,13 @@ export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>
   new Set(t.run.partner.exchanges().map(idOf));
 
 /** The status word in the answer that a call was given; undefined when there is none. */
-function statusGiven(call: ScriptedExchange): string | undefined {
+function statusGiven(call: Call): string | undefined {
   const status = call.answer?.status === 200 ? parsed(call.answer.body)?.['status'] : undefined;
   return typeof status === 'string' ? status : undefined;
 }
 
 /** True when the answer to a call reported to the platform that the payment has ended. */
-export function returnedTheEnd(call: ScriptedExchange): boolean {
+export function returnedTheEnd(call: Call): boolean {
   return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
 }
 
@@ -89,13 +83,13 @@ export async function goesOn(
 }
 
 /** The longest time between two calls, in milliseconds. */
-function longestPause(calls: readonly ScriptedExchange[]): number {
+function longestPause(calls: readonly Call[]): number {
   const times = calls.map(({ at_ms }) => at_ms);
   return Math.max(0, ...times.slice(1).map((time, place) => time - (times[place] ?? time)));
 }
 
 /** True when more calls than `most` came within a second. */
-function isTooFast(calls: readonly ScriptedExchange[], most: number): boolean {
+function isTooFast(calls: readonly Call[], most: number): boolean {
   return calls.some(({ at_ms }, place) => (calls[place + most]?.at_ms ?? Infinity) - at_ms < 1_000);
 }
 
@@ -106,7 +100,7 @@ function isTooFast(calls: readonly ScriptedExchange[], most: number): boolean {
 export async function showsTheEnd(
   t: CallerContext,
   payment: CallerPayment,
-): Promise<{ readonly end: ScriptedExchange; readonly status: string | undefined } | undefined> {
+): Promise<{ readonly end: Call; readonly status: string | undefined } | undefined> {
   const end = t.calls(payment).find(returnedTheEnd);
   if (end === undefined) return undefined;
   const word = statusGiven(end);
@@ -177,9 +171,9 @@ export function sameBytes(t: CallerContext, payment: CallerPayment): void {
   });
   const [first, ...rest] = t.puts(payment);
   t.none(
-    rest.filter((put) => put.body !== first?.body || put.path !== first.path),
-    `the path and bytes of the first PUT: ${first?.body.slice(0, 200) ?? ''}`,
-    (other) => `${other.path} ${other.body.slice(0, 200)}`,
+    rest.filter((put) => put.text !== first?.text || put.path !== first.path),
+    `the path and bytes of the first PUT: ${first?.text.slice(0, 200) ?? ''}`,
+    (other) => `${other.path} ${other.text.slice(0, 200)}`,
     { clause: 'RU5', cause: 'A retry rebuilds the body with another time or batch id.' },
   );
 }
@@ -216,14 +210,14 @@ export function notTooFast(
   });
 }
 
-const span = (calls: readonly ScriptedExchange[]): number =>
+const span = (calls: readonly Call[]): number =>
   (calls.at(-1)?.at_ms ?? 0) - (calls[0]?.at_ms ?? 0);
 
 /** Maximum number of token requests per second that a partner should have to handle. */
 const MOST_FETCHES_A_SECOND = 10;
 
 /** Raises a should-finding when more token requests came in a second than a partner has to handle (LI1). Returns all of the check. */
-export function fewFetches(t: CallerContext): readonly ScriptedExchange[] {
+export function fewFetches(t: CallerContext): readonly Call[] {
   const fetches = t.fetches();
   const most = MOST_FETCHES_A_SECOND;
   t.should(!isTooFast(fetches, most), `at most ${most} token requests per second`, fetches[0], {

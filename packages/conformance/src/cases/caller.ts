@@ -10,7 +10,7 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { show, parsed } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
-import type { ScriptedExchange } from '../scripted/partner.ts';
+import type { Call } from '../scripted/partner.ts';
 import { bodyOf, decoded, idsSoFar, returnedTheEnd, untilEnd } from './caller-rules.ts';
 import { isText } from './shared.ts';
 
@@ -58,7 +58,7 @@ const c09: CallerCase = {
 };
 
 /** The media type of a call, without its parameters. */
-const mediaType = ({ headers }: ScriptedExchange): string =>
+const mediaType = ({ headers }: Call): string =>
   headers['content-type']?.split(';')[0]?.trim().toLowerCase() ?? '';
 
 /**
@@ -68,7 +68,7 @@ const mediaType = ({ headers }: ScriptedExchange): string =>
 async function laterCalls(t: CallerContext): Promise<void> {
   const off = t.run.otherAmount();
   t.must(off === undefined, `the requested amount in every PUT, such as ${off?.asked}`, off?.put, {
-    got: `amount_in_cents ${amountOf(off?.put.body ?? '') ?? 'missing'}`,
+    got: `amount_in_cents ${amountOf(off?.put.text ?? '') ?? 'missing'}`,
     clause: 'PF6',
     cause: 'The amount is rounded on its way, or a fee is added or taken off.',
   });
@@ -107,10 +107,10 @@ const PROTECTED: readonly string[] = ['put_account_payment', 'get_account_paymen
 
 /** The scripted partner accepts every correct PUT; one that it refuses for another reason than those above is wrong too. */
 async function taken(t: CallerContext, payment: CallerPayment): Promise<void> {
-  const answered = (): readonly ScriptedExchange[] =>
+  const answered = (): readonly Call[] =>
     t.puts(payment).filter(({ answer }) => answer !== undefined);
   if (t.all.length > 0 || !(await t.until(() => answered().length > 0))) return;
-  const batch = parsed(answered()[0]?.body ?? '')?.['platform_batch_id'];
+  const batch = parsed(answered()[0]?.text ?? '')?.['platform_batch_id'];
   // The interface sets no form for the platform's ids; the scripted partner takes those of decision 13.
   const isUsual = [payment.platform_payment_id, batch].every(
     (id) => typeof id === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(id),
@@ -148,10 +148,10 @@ async function largeAmounts(t: CallerContext): Promise<void> {
 }
 
 /** The body of the PUT. */
-function instruction(t: CallerContext, at: ScriptedExchange, id: string | undefined): void {
+function instruction(t: CallerContext, at: Call, id: string | undefined): void {
   const body = bodyOf(at);
   const isObject = body !== undefined;
-  t.must(isObject, 'a JSON object', at, { got: at.body.slice(0, 200), clause: 'B4' });
+  t.must(isObject, 'a JSON object', at, { got: at.text.slice(0, 200), clause: 'B4' });
   if (!isObject) return;
   const { amount_in_cents: amount, platform_batch_id: batch, platform_payment_id: named } = body;
   const isWhole = typeof amount === 'number';
@@ -179,7 +179,7 @@ function instruction(t: CallerContext, at: ScriptedExchange, id: string | undefi
 }
 
 /** The credential of a call, as the partner declared it. */
-function credential(t: CallerContext, at: ScriptedExchange): void {
+function credential(t: CallerContext, at: Call): void {
   const { headers } = at;
   const { authentication } = t.run.caller;
   if (authentication.method === 'oauth') {
@@ -206,7 +206,7 @@ function tokenRequests(t: CallerContext): void {
   if (authentication.method !== 'oauth') return;
   const fetches = t.run.partner.exchanges().filter(({ operation }) => operation === 'access_token');
   // A platform may hold one token for reads and another for writes.
-  const at = fetches.findLast(({ body }) => asksToWrite(body)) ?? fetches.at(-1);
+  const at = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
   const more = { clause: 'OA2' } as const;
   t.must(at !== undefined, 'a request to the token endpoint', undefined, {
     got: 'none',
@@ -220,7 +220,7 @@ function tokenRequests(t: CallerContext): void {
     cause: 'The form is sent as JSON.',
     ...more,
   });
-  const form = new URLSearchParams(at.body);
+  const form = new URLSearchParams(at.text);
   const { client_id, client_secret } = authentication;
   const wanted = { grant_type: 'client_credentials', client_id, client_secret };
   for (const [name, value] of Object.entries(wanted)) {
@@ -228,7 +228,7 @@ function tokenRequests(t: CallerContext): void {
     t.must(form.get(name) === value, `the form field ${name}`, at, { got, ...more });
   }
   const got = show(form.get('scope') ?? undefined);
-  t.must(asksToWrite(at.body), 'the form field scope, including write', at, { got, ...more });
+  t.must(asksToWrite(at.text), 'the form field scope, including write', at, { got, ...more });
 }
 
 function asksToWrite(form: string): boolean {
@@ -268,8 +268,8 @@ async function otherAccount(t: CallerContext): Promise<void> {
   if (other_account_id === undefined) return;
   const known = idsSoFar(t);
   const payment = await t.pay(1_040, {}, other_account_id);
-  const isIts = (put: ScriptedExchange): boolean =>
-    amountOf(put.body) === payment.amount_in_cents || accountOf(put) === other_account_id;
+  const isIts = (put: Call): boolean =>
+    amountOf(put.text) === payment.amount_in_cents || accountOf(put) === other_account_id;
   const isSent = await t.until(() => t.puts().some(isIts));
   t.given(isSent, 'the platform sent no PUT for the other account');
   const put = t.puts().find(isIts);
@@ -288,8 +288,7 @@ async function otherAccount(t: CallerContext): Promise<void> {
   );
 }
 
-const accountOf = ({ path }: ScriptedExchange): string | undefined =>
-  decoded(path.split('/').at(-3));
+const accountOf = ({ path }: Call): string | undefined => decoded(path.split('/').at(-3));
 
 /** A second payment of the same amount to the same account is another payment (PF2). */
 async function paidAgain(t: CallerContext, first: CallerPayment): Promise<void> {

@@ -3,7 +3,7 @@
  * processing until the judge has seen what the platform does, so that no faulty response contains the real end.
  */
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
-import type { Behaviour, Call, Scenario, ScriptedExchange } from '../scripted/partner.ts';
+import type { Behaviour, Call, Scenario } from '../scripted/partner.ts';
 import {
   fewFetches,
   goesOn,
@@ -110,7 +110,7 @@ async function judgeFault(
 const READS_IN_VAIN = 10;
 
 /** Whether a platform only reads a payment that the partner does not have. */
-function readsInVain(calls: readonly ScriptedExchange[]): boolean {
+function readsInVain(calls: readonly Call[]): boolean {
   const last = calls.slice(-READS_IN_VAIN);
   return (
     last.length === READS_IN_VAIN &&

@@ -17,7 +17,6 @@ import {
   together,
   type Behaviour,
   type Call,
-  type ScriptedExchange,
   type ScriptedPartner,
 } from '../scripted/partner.ts';
 import { maskedHeaders } from '../scripted/requests.ts';
@@ -151,11 +150,11 @@ export class CallerRun extends Run<PlatformTarget> {
   }
 
   /** A payment that was put, and never with the amount that was asked for; undefined when there is none. */
-  otherAmount(): { readonly asked: number; readonly put: ScriptedExchange } | undefined {
+  otherAmount(): { readonly asked: number; readonly put: Call } | undefined {
     for (const { amount_in_cents: asked, platform_payment_id: id } of this.#payments) {
       const puts = this.exchangesOf(id).filter(({ method }) => method === 'PUT');
       const [put] = puts;
-      if (put !== undefined && puts.every(({ body }) => amountOf(body) !== asked)) {
+      if (put !== undefined && puts.every(({ text }) => amountOf(text) !== asked)) {
         return { asked, put };
       }
     }
@@ -188,7 +187,7 @@ export class CallerRun extends Run<PlatformTarget> {
   }
 
   /** The exchanges about one payment, oldest first. */
-  exchangesOf(platform_payment_id: string | undefined): readonly ScriptedExchange[] {
+  exchangesOf(platform_payment_id: string | undefined): readonly Call[] {
     return platform_payment_id === undefined ? [] : this.partner.exchangesOf(platform_payment_id);
   }
 
@@ -223,7 +222,7 @@ export function amountOf(text: string): number | undefined {
 }
 
 /** The context of one caller check. */
-export class CallerContext extends Context<CallerRun, ScriptedExchange> {
+export class CallerContext extends Context<CallerRun, Call> {
   readonly #from: number;
   readonly #made: CallerPayment[] = [];
   readonly #cited = new Map<number, Exchange>();
@@ -304,7 +303,7 @@ export class CallerContext extends Context<CallerRun, ScriptedExchange> {
   }
 
   /** The calls since this check began: all, or those of one payment. */
-  calls(payment?: CallerPayment): readonly ScriptedExchange[] {
+  calls(payment?: CallerPayment): readonly Call[] {
     const all =
       payment === undefined
         ? this.run.partner.exchanges()
@@ -313,30 +312,30 @@ export class CallerContext extends Context<CallerRun, ScriptedExchange> {
   }
 
   /** The PUTs of one payment, or of all. */
-  puts(payment?: CallerPayment): readonly ScriptedExchange[] {
+  puts(payment?: CallerPayment): readonly Call[] {
     return this.calls(payment).filter(({ method }) => method === 'PUT');
   }
 
   /** The token requests since this check began. */
-  fetches(): readonly ScriptedExchange[] {
+  fetches(): readonly Call[] {
     return this.calls().filter(({ operation }) => operation === 'access_token');
   }
 
   /** PUTs of this amount under another id: a duplicate payment. */
-  doubles(payment: CallerPayment): readonly ScriptedExchange[] {
+  doubles(payment: CallerPayment): readonly Call[] {
     return this.puts().filter(
       (put) =>
-        idOf(put) !== payment.platform_payment_id && amountOf(put.body) === payment.amount_in_cents,
+        idOf(put) !== payment.platform_payment_id && amountOf(put.text) === payment.amount_in_cents,
     );
   }
 
   /** Attempts at a payment by another method than PUT, at its own path or at any other. */
-  others({ platform_payment_id: id, amount_in_cents }: CallerPayment): readonly ScriptedExchange[] {
+  others({ platform_payment_id: id, amount_in_cents }: CallerPayment): readonly Call[] {
     return this.calls().filter(
       (call) =>
         !['PUT', 'GET', 'HEAD', 'OPTIONS'].includes(call.method) &&
         call.operation !== 'access_token' &&
-        (idOf(call) === id || amountOf(call.body) === amount_in_cents),
+        (idOf(call) === id || amountOf(call.text) === amount_in_cents),
     );
   }
 
@@ -419,11 +418,17 @@ export class CallerContext extends Context<CallerRun, ScriptedExchange> {
   }
 
   /** A call as an exchange that a report can show. */
-  protected override shown(call: ScriptedExchange): { exchange: Exchange; got: string } {
-    const { method, headers, body, answer, number } = call;
+  protected override shown(call: Call): { exchange: Exchange; got: string } {
+    const { method, headers, text, answer, number } = call;
     const { run } = this;
     const shown = maskedHeaders(headers, run.caller.authentication);
-    const out = { method, url: run.partner.url + call.path, headers: shown, body, received: true };
+    const out = {
+      method,
+      url: run.partner.url + call.path,
+      headers: shown,
+      body: text,
+      received: true,
+    };
     const came =
       answer === undefined
         ? nothing('the scripted partner withheld, cut or garbled the response on purpose')

@@ -1,11 +1,12 @@
 /** The credentials of the scripted partner: a call's header or access token enters, a refusal or nothing leaves. */
 import { randomBytes } from 'node:crypto';
 import { Refusal, SCOPES } from '@duebridge/contract';
-import type { Answer, Call, Insides, ScriptedAuth } from './behaviour.ts';
+import type { Answer, Call, ScriptedAuth } from './behaviour.ts';
 import { mediaTypeOf } from './listeners.ts';
+import type { Book } from './state.ts';
 
 /** Verifies credentials and issues access tokens (S3, OA1-OA4, SC1, KY1, KY2). */
-export function openAuthenticator(auth: ScriptedAuth, book: Insides) {
+export function openAuthenticator(auth: ScriptedAuth, book: Book) {
   const tokens = new Map<string, { scopes: readonly string[]; expires_ms: number }>();
 
   function judge(call: Call, scope: string | undefined): Refusal | undefined {
@@ -37,17 +38,12 @@ export function openAuthenticator(auth: ScriptedAuth, book: Insides) {
     if (mediaTypeOf(call.headers) !== 'application/x-www-form-urlencoded') {
       return oauthError(415, 'invalid_request', 'send a form');
     }
-    if (body === undefined) return oauthError(413, 'invalid_request', 'the form is too large');
-    const form = new URLSearchParams(call.text);
-    const repeated = [...form.keys()].some((name) => form.getAll(name).length > 1);
-    if (repeated) return oauthError(400, 'invalid_request', 'a field is repeated');
+    const form = new URLSearchParams(body === undefined ? '' : call.text);
     const isClient = form.get('client_id') === auth.client_id;
     if (!isClient || form.get('client_secret') !== auth.client_secret) {
       return oauthError(401, 'invalid_client', 'unknown client');
     }
-    const grantType = form.get('grant_type');
-    if (grantType === null) return oauthError(400, 'invalid_request', 'grant_type is missing');
-    if (grantType !== 'client_credentials') {
+    if (form.get('grant_type') !== 'client_credentials') {
       return oauthError(400, 'unsupported_grant_type', 'only client_credentials is supported');
     }
     const asked = (form.get('scope') ?? '').split(' ').filter((scope) => scope !== '');

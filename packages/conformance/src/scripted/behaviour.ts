@@ -10,7 +10,7 @@ import type { Book, StoredPayment } from './state.ts';
 /** An operation of the partner, or `unknown` for an unknown path or method. */
 export type Operation = keyof typeof partnerRoutes | 'unknown';
 
-/** One request as it arrived. */
+/** One request as it arrived, credentials included, and what was answered. */
 export interface Call {
   /** Counts from 1 over the partner's lifetime. */
   readonly number: number;
@@ -33,6 +33,10 @@ export interface Call {
   body: Json | undefined;
   /** The scopes of the credential; undefined until it has been accepted. */
   scopes: readonly string[] | undefined;
+  /** Milliseconds of the partner's clock. */
+  readonly at_ms: number;
+  /** What was sent; undefined until it is answered, and for connections taken over. */
+  answer: { readonly status: number; readonly body: string } | undefined;
 }
 
 /** The answer. A body that is an object is sent as JSON; text and bytes are sent unchanged. */
@@ -62,45 +66,30 @@ export type TakeOver = (wire: Wire) => void | Promise<void>;
 /** What a hook may return instead of an answer. */
 export type Reply = Answer | TakeOver;
 
-/** The partner's state, as hooks see it. */
-export type Insides = Pick<
-  Book,
-  | 'now'
-  | 'instant'
-  | 'payments'
-  | 'postings'
-  | 'find'
-  | 'account'
-  | 'post'
-  | 'end'
-  | 'advance'
-  | 'record'
->;
-
 type Maybe<T> = T | undefined | Promise<T | undefined>;
 
 /** The hooks, in the order in which they are called. */
 export interface Behaviour {
   /** Answers instead of the partner, before anything is checked; undefined continues. */
-  receive?(call: Call, partner: Insides): Maybe<Reply>;
+  receive?(call: Call, partner: Book): Maybe<Reply>;
   /** Final decision on the credential: takes the refusal or undefined, returns the one to use. */
-  authorize?(call: Call, refusal: Refusal | undefined, partner: Insides): Refusal | undefined;
+  authorize?(call: Call, refusal: Refusal | undefined, partner: Book): Refusal | undefined;
   /** Final decision on the body of a PUT; an empty list accepts it. */
   validate?(call: Call, problems: readonly Detail[]): readonly Detail[];
   /** The key by which a payment is deduplicated; the platform's id by default. */
-  key?(call: Call, instruction: PaymentInstruction, partner: Insides): string;
+  key?(call: Call, instruction: PaymentInstruction, partner: Book): string;
   /** Runs between looking up the payment and storing it: awaiting here creates a race. */
-  beforeStore?(call: Call, partner: Insides): void | Promise<void>;
+  beforeStore?(call: Call, partner: Book): void | Promise<void>;
   /** Changes a new payment before it is stored. */
-  born?(payment: StoredPayment, call: Call, partner: Insides): void;
+  born?(payment: StoredPayment, call: Call, partner: Book): void;
   /** A PUT found an existing payment: changes the payment before the answer. */
-  repeat?(payment: StoredPayment, call: Call, partner: Insides): void;
+  repeat?(payment: StoredPayment, call: Call, partner: Book): void;
   /** Runs after a PUT is committed, whether new or repeated, and before it is answered. */
-  stored?(payment: StoredPayment, call: Call, partner: Insides): void;
+  stored?(payment: StoredPayment, call: Call, partner: Book): void;
   /** A payment has just ended. */
-  ended?(payment: StoredPayment, partner: Insides): void;
+  ended?(payment: StoredPayment, partner: Book): void;
   /** Replaces an answer before it is sent; undefined leaves it unchanged. */
-  answer?(call: Call, answer: Answer, partner: Insides): Maybe<Reply>;
+  answer?(call: Call, answer: Answer, partner: Book): Maybe<Reply>;
 }
 
 /** Several behaviours as one: the first reply is taken, and each decision is handed to the next. */
@@ -145,11 +134,7 @@ export function together(of: (call?: Call) => readonly Behaviour[]): Required<Be
 
 /** A behaviour that changes every payment record sent, in PUT and GET answers alike. */
 export function onRecords(
-  change: (
-    record: Record<string, unknown>,
-    call: Call,
-    partner: Insides,
-  ) => Record<string, unknown>,
+  change: (record: Record<string, unknown>, call: Call, partner: Book) => Record<string, unknown>,
 ): Behaviour {
   return {
     answer(call, answer, partner) {
@@ -179,17 +164,3 @@ export type ScriptedAuth =
       readonly expires_in?: number;
     }
   | { readonly method: 'key'; readonly header: string; readonly key: string };
-
-/** One request and its answer, credentials included. */
-export interface ScriptedExchange extends Pick<
-  Call,
-  'number' | 'connection' | 'operation' | 'method' | 'path' | 'params' | 'headers'
-> {
-  /** Milliseconds of the partner's clock. */
-  readonly at_ms: number;
-  readonly body: string;
-  /** Whether its credential was accepted. */
-  readonly credential: 'right' | 'refused' | 'not_looked_at';
-  /** What was sent; undefined until it is answered, and for connections taken over. */
-  answer: { readonly status: number; readonly body: string } | undefined;
-}

@@ -8,12 +8,12 @@ import {
   type Answer,
   type Behaviour,
   type Call,
-  type Insides,
   type Operation,
   type Reply,
   type TakeOver,
   type Wire,
 } from './behaviour.ts';
+import type { Book } from './state.ts';
 
 /** What a scenario may use of the partner and of who applies it. */
 export interface FaultTools {
@@ -40,7 +40,7 @@ export interface Fault {
 interface Moment {
   readonly call: Call;
   readonly tools: FaultTools;
-  readonly partner: Insides;
+  readonly partner: Book;
 }
 
 /** The partner has done its work: `answer` is what it would have sent. */

@@ -17,7 +17,7 @@ import {
   type Route,
 } from '@duebridge/contract';
 import type { openAuthenticator } from './authenticator.ts';
-import type { Answer, Behaviour, Call, Reply, ScriptedExchange } from './behaviour.ts';
+import type { Answer, Behaviour, Call, Reply } from './behaviour.ts';
 import { mediaTypeOf } from './listeners.ts';
 import type { Book } from './state.ts';
 
@@ -34,7 +34,6 @@ export async function respond(
   call: Call,
   body: Buffer | undefined,
   problem: Refusal | undefined,
-  exchange: { credential: ScriptedExchange['credential'] },
 ): Promise<Reply> {
   const { behaviour, book, authenticator } = inside;
   const reply = await behaviour.receive(call, book);
@@ -45,7 +44,6 @@ export async function respond(
 
   const judged = authenticator.judge(call, partnerRoutes[call.operation].scope);
   const refusal = behaviour.authorize(call, judged, book);
-  exchange.credential = refusal === undefined ? 'right' : 'refused';
   if (refusal !== undefined) throw refusal;
   const wrongParams = PARAMS[call.operation]?.problems(call.params, 'path') ?? [];
   if (wrongParams.length > 0) throw new Refusal('INVALID_REQUEST', { details: wrongParams });

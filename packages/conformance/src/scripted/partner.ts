@@ -21,7 +21,6 @@ import {
   type Reply,
   type Wire,
   type ScriptedAuth,
-  type ScriptedExchange,
 } from './behaviour.ts';
 import type { Pem } from './certificate.ts';
 import {
@@ -39,7 +38,7 @@ import { bodyText, rawBytes, toCall, toSendable } from './requests.ts';
 import { Book, type Posting, type ScriptedAccount, type StoredPayment } from './state.ts';
 
 export * from './behaviour.ts';
-export type { Posting, ScriptedAccount, StoredPayment } from './state.ts';
+export type { Book, Posting, ScriptedAccount, StoredPayment } from './state.ts';
 export { SCENARIOS, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
 
@@ -63,8 +62,8 @@ export interface ScriptedPartnerOptions {
   readonly behaviour?: Behaviour | readonly Behaviour[];
   /** Its time source; the machine's clock unless given. `advance` adds to it. */
   readonly clock?: Clock;
-  /** Called after each exchange has been answered or taken over. */
-  readonly seen?: (exchange: ScriptedExchange) => void;
+  /** Called after each call has been answered or taken over. */
+  readonly seen?: (call: Call) => void;
 }
 
 /** Maximum number of exchanges kept for inspection: enough for hours of development, a few tens of megabytes. */
@@ -122,9 +121,9 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
       return book.postings();
     },
     /** Every request since the start, oldest first. */
-    exchanges: (): readonly ScriptedExchange[] => desk.exchanges,
+    exchanges: (): readonly Call[] => desk.exchanges,
     /** Those about one payment. */
-    exchangesOf: (platform_payment_id: string): readonly ScriptedExchange[] =>
+    exchangesOf: (platform_payment_id: string): readonly Call[] =>
       desk.byPayment.get(platform_payment_id) ?? [],
     accounts: () => book.accounts(),
     /** Another host, to which some scenarios redirect. */
@@ -162,8 +161,8 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
 /** Serves the requests of one partner: keeps each exchange, and hands the connection to a fault that takes it over. */
 class Desk {
   readonly server: http.Server;
-  readonly exchanges: ScriptedExchange[] = [];
-  readonly byPayment = new Map<string | undefined, ScriptedExchange[]>();
+  readonly exchanges: Call[] = [];
+  readonly byPayment = new Map<string | undefined, Call[]>();
   refusedHandshakes = 0;
   readonly #inside: Inside;
   readonly #options: ScriptedPartnerOptions;
@@ -228,12 +227,15 @@ class Desk {
     });
     const released = AbortSignal.any([gone.signal, this.#release.signal]);
     const body = await readBody(request);
-    const text = body?.toString('utf8') ?? '';
-    this.#calls += 1;
     const connection = this.#sockets.get(request.socket) ?? { number: 0, requests: 0 };
-    const { call, problem } = toCall(request, text, this.#calls, connection, released);
+    const { call, problem } = toCall(request, connection, {
+      number: (this.#calls += 1),
+      text: body?.toString('utf8') ?? '',
+      released,
+      at_ms: this.#inside.book.now(),
+    });
     connection.requests += 1;
-    const exchange = this.#note(call);
+    this.#keep(call);
     const { book, behaviour } = this.#inside;
     const requestId = request.headers['x-request-id'];
     const fixed = {
@@ -244,16 +246,16 @@ class Desk {
     const send = (answer: Answer): void => {
       if (response.headersSent || response.destroyed) return;
       const { status, headers, body: bytes } = toSendable(answer);
-      exchange.answer = { status, body: bodyText(bytes) };
+      call.answer = { status, body: bodyText(bytes) };
       response.writeHead(status, { ...fixed, ...headers });
       response.end(bytes);
     };
-    let reply: Reply = await respond(this.#inside, call, body, problem, exchange).catch(asRefusal);
+    let reply: Reply = await respond(this.#inside, call, body, problem).catch(asRefusal);
     const answer =
       typeof reply === 'function' ? refusalAnswer(new Refusal('SERVICE_UNAVAILABLE')) : reply;
     if (typeof reply !== 'function') reply = (await behaviour.answer(call, reply, book)) ?? reply;
     if (typeof reply !== 'function') send(reply);
-    this.#options.seen?.(exchange);
+    this.#options.seen?.(call);
     if (typeof reply !== 'function') return;
     const { socket } = request;
     const bytes: Wire['bytes'] = (given) => rawBytes(given, fixed);
@@ -264,27 +266,11 @@ class Desk {
     else released.addEventListener('abort', close, { once: true });
   }
 
-  /** Keeps an exchange. */
-  #note(call: Call): ScriptedExchange {
-    const { number, connection, operation, method, path, params, headers, text: body } = call;
-    const exchange: ScriptedExchange = {
-      number,
-      connection,
-      operation,
-      method,
-      path,
-      params,
-      headers,
-      body,
-      at_ms: this.#inside.book.now(),
-      credential: 'not_looked_at',
-      answer: undefined,
-    };
-    this.exchanges.push(exchange);
-    const { platform_payment_id: id } = params;
-    this.byPayment.set(id, [...(this.byPayment.get(id) ?? []), exchange]);
+  #keep(call: Call): void {
+    this.exchanges.push(call);
+    const { platform_payment_id: id } = call.params;
+    this.byPayment.set(id, [...(this.byPayment.get(id) ?? []), call]);
     if (this.exchanges.length > MAX_EXCHANGES) this.exchanges.shift();
-    return exchange;
   }
 }
 

@@ -6,10 +6,8 @@ import type { Answer, Call, Operation, ScriptedAuth } from './behaviour.ts';
 /** Finds the operation of a request and its path fields; `problem` when there is none. */
 export function toCall(
   request: http.IncomingMessage,
-  text: string,
-  number: number,
   connection: { readonly number: number; readonly requests: number },
-  released: AbortSignal,
+  rest: Pick<Call, 'number' | 'text' | 'released' | 'at_ms'>,
 ): { call: Call; problem: Refusal | undefined } {
   const method = request.method ?? '';
   const path = request.url ?? '';
@@ -30,18 +28,17 @@ export function toCall(
     problem = new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: allowed.join(', ') } });
   }
   const call: Call = {
-    number,
+    ...rest,
     connection: connection.number,
     earlier: connection.requests,
-    released,
     operation,
     method,
     path,
     params,
     headers: request.headers,
-    text,
     body: undefined,
     scopes: undefined,
+    answer: undefined,
   };
   return { call, problem };
 }
