@@ -1,8 +1,7 @@
 /** Checks of how often and how long a platform calls (C03, C13, C14): to the end of each payment, and not beyond. */
 import { amountOf, idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { CallerCase } from '../check/check.ts';
-import { type Clock, pause } from '../clock.ts';
-import { type Behaviour, onRecords, recordOf } from '../scripted/partner.ts';
+import { type Behaviour, onRecords } from '../scripted/partner.ts';
 import {
   goesOn,
   hasEnded,
@@ -91,10 +90,7 @@ function atOffset(instant: unknown, minutes: number): unknown {
 async function unusualRecords(t: CallerContext): Promise<void> {
   if (t.all.length > 0) return;
   const payments = await t.payAll(
-    [...UNUSUAL, lateAnswer(t.run.clock)].map((behaviour, place) => ({
-      cents: 3_110 + 10 * place,
-      behaviour,
-    })),
+    UNUSUAL.map((behaviour, place) => ({ cents: 3_110 + 10 * place, behaviour })),
   );
   for (const payment of payments) await t.accepted(payment);
   await Promise.all(
@@ -105,35 +101,6 @@ async function unusualRecords(t: CallerContext): Promise<void> {
       await stopsAtTheEnd(t, payment);
     }),
   );
-}
-
-/** How long the first poll is held for a platform that sends another one meanwhile; shorter than usual timeouts. */
-const HELD_MS = 1_500;
-
-/** How long after the end was sent the held response follows it. */
-const LATER_MS = 100;
-
-/** Holds the first poll's response, which says processing, until a later poll has been told the end. */
-function lateAnswer(clock: Clock): Behaviour {
-  let polls = 0;
-  let told: () => void = () => undefined;
-  const end = new Promise<void>((resolve) => {
-    told = resolve;
-  });
-  return {
-    async answer(call, answer) {
-      const record = recordOf(answer);
-      if (call.method !== 'GET' || record === undefined) return undefined;
-      polls += 1;
-      if (polls > 1) {
-        if (record['status'] !== 'processing') clock.after(LATER_MS, told);
-        return undefined;
-      }
-      const processing = { ...record, status: 'processing', posted_at: null };
-      await Promise.race([end, pause(clock, HELD_MS)]);
-      return { status: 200, body: processing };
-    },
-  };
 }
 
 /** Ends the payment with this status when the partner ends it. */

@@ -11,7 +11,6 @@ import {
   tellDifferences,
   type Intent,
   type PaymentFields,
-  own,
   plainAmount,
   type Planned,
   sharedAll,
@@ -176,9 +175,6 @@ const p52: PartnerCase = {
   },
 };
 
-/** When payable payments are canceled, in first gaps between two polls (Pace): before and after a posting run selects them. */
-const CANCELED_AFTER: readonly number[] = [0, 0.2, 0.4, 0.7];
-
 const p53: PartnerCase = {
   id: 'P53',
   title: 'A canceled payment has status canceled',
@@ -189,13 +185,7 @@ const p53: PartnerCase = {
     target.accounts.canceled === undefined && target.cancel === undefined
       ? 'the target declares no way to cancel a payment'
       : undefined,
-  creates: (target) => [
-    planned(target),
-    ...(target.cancel === undefined || target.accounts.canceled === undefined
-      ? []
-      : CANCELED_AFTER.map(() => own(target, 54))),
-    ...sharedAll(target, ['first']),
-  ],
+  creates: (target) => [planned(target), ...sharedAll(target, ['first'])],
   async run(t: PartnerContext) {
     const intent = t.intend(planned(t.target));
     t.acceptedBy(await t.put(intent));
@@ -206,9 +196,7 @@ const p53: PartnerCase = {
     }
     const { end, last } = await t.end(intent);
     t.equals(end?.reply ?? last, 'status', 'canceled', { level: 'should' });
-    if (cancel === undefined) return;
-    await cancelAfterTheEnd(t, cancel);
-    if (accounts.canceled !== undefined) await cancelPayable(t, cancel);
+    if (cancel !== undefined) await cancelAfterTheEnd(t, cancel);
   },
 };
 
@@ -216,11 +204,9 @@ function sendCancel(
   t: PartnerContext,
   { url, body, method, headers }: OutsideCall,
   { platform_payment_id }: Intent,
-  burst = false,
 ): Promise<Reply> {
   const id = encodeURIComponent(platform_payment_id);
   return t.send({
-    burst,
     method,
     url: url.replaceAll('{platform_payment_id}', id),
     headers,
@@ -238,27 +224,6 @@ async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promis
   if (!isAnswer(t, read)) return;
   const expected = `the payment as it ended, status ${statusOf(end.record)}`;
   unchanged(t, end.record, read, ENDED_FIELDS, expected, { clause: 'RU2' });
-}
-
-/** Payments that would have been posted. P60 and P61 read them again at the end of the run. */
-async function cancelPayable(t: PartnerContext, cancel: OutsideCall): Promise<void> {
-  await Promise.all(
-    CANCELED_AFTER.map(async (share) => {
-      const intent = t.intend(54);
-      // Ahead of the other checks' requests, because the payment may be posted within milliseconds.
-      await t.put(intent, { burst: true });
-      await t.run.sleep(share * t.run.pace.poll_first_ms);
-      await sendCancel(t, cancel, intent, true);
-      const shown = recordOf(await t.read(intent, { burst: true }));
-      if (shown?.['status'] !== 'canceled') return;
-      await t.run.sleep(t.run.pace.poll_first_ms);
-      const { end } = await t.end(intent);
-      if (end === undefined) return;
-      unchanged(t, shown, end.reply, ENDED_FIELDS, 'a canceled payment stays canceled', {
-        clause: 'RU2',
-      });
-    }),
-  );
 }
 
 function planned(target: PartnerTarget): Planned {

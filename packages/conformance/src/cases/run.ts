@@ -7,12 +7,7 @@ import type { Json } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import { isRefusal, show, type Exchange, type Reply, parsed } from '../check/http.ts';
 import type { PartnerContext, Seen } from '../check/partner-context.ts';
-import {
-  differences,
-  type Intent,
-  type PaymentFields,
-  recordOf,
-} from '../check/payment-fields.ts';
+import { differences, type Intent, type PaymentFields, recordOf } from '../check/payment-fields.ts';
 import { P62 } from './balance.ts';
 import {
   ACCEPTED_FIELDS,

@@ -80,55 +80,13 @@ export function isReadableReason(reason: Json | undefined): boolean {
     typeof reason === 'string' &&
     /\p{L}{2,}/u.test(reason) &&
     !looksLikeCode(reason.trim()) &&
-    !looksInternal(reason) &&
-    !tellsOfProgram(reason) &&
-    !tellsOfDatabase(reason)
+    !looksInternal(reason)
   );
 }
 
 /** True for a single ASCII token such as ERR_17, acct.closed or insufficient-funds:3. */
 function looksLikeCode(text: string): boolean {
   return /^[\x21-\x7e]+$/.test(text) && /[0-9_:/]|[a-z]\.[a-z]|[a-z][A-Z]/.test(text);
-}
-
-/**
- * True for text that comes from a database: SQL, an error message, or the name of a constraint. The patterns are whole phrases,
- * because a biller may write "duplicate entry", "violates our rules" or "please select another account from the list".
- */
-function tellsOfDatabase(text: string): boolean {
-  return (
-    /\b(?:SELECT\s.+\sFROM|DELETE\s+FROM|UPDATE\s+\S+\s+SET)\b/s.test(text) ||
-    /\b(?:select\s.+\sfrom\s.+\swhere|insert\s+into|delete\s+from\s.+\swhere|update\s+\S+\s+set\s.+=)/is.test(
-      text,
-    ) ||
-    /\b(?:duplicate key|duplicate entry ['"]|violates (?:[\w-]+ ){1,2}constraint|foreign key|not[- ]null constraint|constraint failed|deadlock)/i.test(
-      text,
-    ) ||
-    /\b(?:ORA-\d+|SQLSTATE|SQLITE_\w+|ER_[A-Z_]+|psycopg|jdbc|hibernate|ECONNREFUSED)\b/i.test(
-      text,
-    ) ||
-    /\b\w+_(?:fk|fkey|pk|pkey|key|idx|uq|uniq|unique|chk|check|constraint)\b/i.test(text)
-  );
-}
-
-/** True for text that a program printed instead of a message: a bare value, an unfilled template, the error of a failed call. */
-function tellsOfProgram(text: string): boolean {
-  return (
-    /^\s*(?:null|undefined|none|nil|nan|true|false)\s*$/i.test(text) ||
-    /\[object \w+\]|\$?\{\{?\s*\w*\s*\}?\}|%(?:\(\w+\))?[sdv]\b|<\/?[a-z]+(?:\s[^>]*)?\/?>/i.test(
-      text,
-    ) ||
-    /\brpc error\b|\bdesc = |\bno rows in result set\b|\bstatus code:? \d{3}\b|\bHTTP\/?\s?\d/i.test(
-      text,
-    ) ||
-    /\bcannot read propert(?:ies of|y ['"])|\bnull pointer\b|\bnil pointer\b|\bNoneType\b|\bunexpected token \W/i.test(
-      text,
-    ) ||
-    /(?:^|: )[a-z_$][\w$.]* is not (?:defined|a function)\b/.test(text) ||
-    /\b(?:ETIMEDOUT|ECONNRESET|ENOTFOUND|EPIPE|socket hang up|connection refused|connection reset)\b/i.test(
-      text,
-    )
-  );
 }
 
 /** True for text that belongs in a log: a stack trace or the name of an exception. */

@@ -27,7 +27,7 @@ const USUAL_WINDOW_SECONDS = 60;
 
 /** A requested payment, and when, in milliseconds since 1970. */
 export interface Asked {
-  intent: Intent;
+  readonly intent: Intent;
   readonly at: number;
 }
 
@@ -107,12 +107,6 @@ export class PartnerRun extends Run<PartnerTarget> {
   forget(intent: Intent): void {
     const asked = this.asked(intent);
     if (asked !== undefined) this.intents.splice(this.intents.indexOf(asked), 1);
-  }
-
-  /** Corrects the account of a requested payment: of two concurrent first requests for one id, the other one was accepted. */
-  moved(intent: Intent): void {
-    const asked = this.asked(intent);
-    if (asked !== undefined) asked.intent = intent;
   }
 
   /** The payments whose PUT was answered with a record, each with its first one. */

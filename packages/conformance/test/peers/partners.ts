@@ -791,21 +791,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     how: 'with-a-cancellation',
     ...MANY,
   }),
-  fails(
-    'P53',
-    'posts a payment that was canceled after the run of postings had begun',
-    () =>
-      always((partner) => {
-        for (const payment of partner.payments()) {
-          const isInTheRun =
-            payment.account_id === 'active' && partner.now() - payment.accepted_ms > 60;
-          if (payment.status === 'canceled' && isInTheRun) {
-            partner.end(payment, { status: 'succeeded', after_ms: 0 }, true);
-          }
-        }
-      }),
-    { how: 'with-a-cancellation' },
-  ),
   fails('P54', 'changes posted_at a few reads after the end', () => {
     let reads = 0;
     return onRecords((record, call) => {
