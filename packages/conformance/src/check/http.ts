@@ -6,7 +6,6 @@
  */
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
-import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
 import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contract';
 import { deadline, type Clock } from '../clock.ts';
@@ -253,7 +252,8 @@ export class Wire {
         method,
         headers: {
           accept: 'application/json',
-          'accept-encoding': 'gzip, deflate, br',
+          // As the platform asks (decision 16).
+          'accept-encoding': 'identity',
           'user-agent': 'duebridge-conform',
           ...(cut_ms !== undefined && { 'content-length': String(Buffer.byteLength(body ?? '')) }),
           ...out.headers,
@@ -287,10 +287,11 @@ export class Wire {
         }
         chunks.push(piece);
       }
-      const encoding = headers['content-encoding'];
-      const text = unpack(Buffer.concat(chunks), encoding);
-      if (text !== undefined) return { status: answer.statusCode, headers, text };
-      return { ...nothing(`the body is not valid ${encoding}`), headers };
+      const encoding = headers['content-encoding'] ?? 'identity';
+      if (encoding.toLowerCase() === 'identity') {
+        return { status: answer.statusCode, headers, text: Buffer.concat(chunks).toString() };
+      }
+      return { ...nothing(`the body is in ${encoding}, which was not asked for`), headers };
     } catch (error) {
       if (this.#stop?.aborted === true) throw this.#stop.reason;
       if (cut.signal.aborted) return nothing(ON_PURPOSE);
@@ -361,30 +362,6 @@ export function visible(text: string): string {
 /** A value as form-encoded, where a space is a plus. */
 function formEncoded(value: string): string {
   return new URLSearchParams({ '': value }).toString().slice(1);
-}
-
-/** How each Content-Encoding is undone. */
-const ENCODINGS: Readonly<Record<string, typeof gunzipSync | undefined>> = {
-  gzip: gunzipSync,
-  'x-gzip': gunzipSync,
-  deflate: inflateSync,
-  br: brotliDecompressSync,
-  identity: (body) => Buffer.from(body as Buffer),
-};
-
-/** The text of a body, decompressed according to its Content-Encoding; undefined when it cannot be. */
-function unpack(bytes: Buffer, encoding: string | undefined): string | undefined {
-  let body = bytes;
-  try {
-    for (const name of (encoding ?? 'identity').toLowerCase().split(',').toReversed()) {
-      const undo = ENCODINGS[name.trim() || 'identity'];
-      if (undo === undefined) return undefined;
-      body = undo(body, { maxOutputLength: MAX_ANSWER_BYTES });
-    }
-  } catch {
-    return undefined;
-  }
-  return body.toString('utf8');
 }
 
 /** What was received, before masking. */

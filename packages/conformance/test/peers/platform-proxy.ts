@@ -1,7 +1,6 @@
 /** A right platform in memory, behind a proxy that can change requests and answers: every wrong platform is one. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
-import { gzipSync } from 'node:zlib';
 import {
   compileCheck,
   JsonProblem,
@@ -148,10 +147,7 @@ export async function openPlatformProxy(
     const answer = behaviour.request?.(asked) ?? platform(asked);
     behaviour.answer?.(answer, asked);
     if (delay_ms > 0) await pause(clock, delay_ms);
-    const isZipped = answer.headers['content-encoding'] === 'gzip';
-    response
-      .writeHead(answer.status, answer.headers)
-      .end(isZipped ? gzipSync(answer.body) : answer.body);
+    response.writeHead(answer.status, answer.headers).end(answer.body);
   }
 
   const port = await listen(server);

@@ -475,9 +475,6 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   warns('T10', 'accepts a due_date that ends with a newline', () => ({
     request: (asked) => void (asked.body = asked.body.replace(/(-\d\d)\\n"/, '$1"')),
   })),
-  warns('T19', 'sends gzip to clients that do not accept it', () => ({
-    answer: (answer) => void (answer.headers['content-encoding'] = 'gzip'),
-  })),
   warns('T19', 'breaks on a long name', () => ({
     request: (asked) => (/_name":"[^"]{101}/.test(asked.body) ? BROKEN : undefined),
   })),

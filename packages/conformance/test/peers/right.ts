@@ -4,7 +4,6 @@
  *
  * A table: one entry per right peer.
  */
-import { gzipSync } from 'node:zlib';
 import { pause } from '../../src/clock.ts';
 import {
   onRecords,
@@ -130,16 +129,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
         ...r,
         posted_at: isString(r['posted_at']) ? moved(r['posted_at'], 120_000) : null,
       })),
-  },
-  {
-    name: 'that answers in gzip',
-    gateway: {
-      answer: (a) => ({
-        ...a,
-        headers: { ...a.headers, 'content-encoding': 'gzip' },
-        body: gzipSync(a.body),
-      }),
-    },
   },
   { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 }, within_ms: 20_000 },
   { name: 'that takes two seconds', gateway: { latency_ms: 2_000 }, within_ms: 240_000 },
