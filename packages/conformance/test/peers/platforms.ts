@@ -64,11 +64,6 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   fails('T03', 'accepts a customer without a last name', () =>
     changeAsked((body) => ({ last_name: 'Unknown', ...body })),
   ),
-  fails('T03', 'accepts an address without a zip', () =>
-    changeAsked((body) =>
-      isFields(body['address']) ? { ...body, address: { zip: '00000', ...body['address'] } } : body,
-    ),
-  ),
   fails('T21', 'refuses with plain text instead of code and message', () =>
     answers(({ status }) => status === 400, { body: '"bad request"' }),
   ),
@@ -214,28 +209,11 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
   fails('T13', 'issues the same token to everybody', () =>
     changeGiven(() => ({ token: `dbt_${'0123456789abcdef'.repeat(3)}` })),
   ),
-  fails('T13', 'issues the same token to all customers of an account', () =>
-    changeGiven(() => ({ token: `dbt_A-1_${'fedcba9876543210'.repeat(3)}` })),
-  ),
   fails('T06', 'compares the key case-insensitively', () =>
     admits((key) => key.toLowerCase() === KEY),
   ),
-  fails('T06', 'compares only a prefix of the key', () =>
-    admits((key) => key.length > 8 && KEY.startsWith(key)),
-  ),
-  fails('T06', 'compares only the length of the key', () =>
-    admits((key) => key.length === KEY.length),
-  ),
   fails('T18', 'accepts a truncated body', () => takes((body) => !body.endsWith('}'))),
-  fails('T18', 'accepts an array and reads its first element', () =>
-    takes((body) => body.startsWith('[')),
-  ),
-  fails('T18', 'issues a token for an empty body', () => takes((body) => body === '')),
   fails('T18', 'accepts a number as a name', () => takes((body) => /"first_name":7/.test(body))),
-  fails('T18', 'accepts a string as an address', () => takes((body) => /"address":"/.test(body))),
-  fails('T18', 'accepts null as an email address', () =>
-    takes((body) => /"email":null/.test(body)),
-  ),
   warns('T18', 'answers a body that is not JSON with 500', () =>
     answers(({ status }, { body }) => status === 400 && /^\{[^}]*$/.test(body), BROKEN),
   ),
@@ -245,17 +223,8 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       body: '{"error":"TypeError: body.address.city is undefined"}',
     }),
   ),
-  fails('T20', 'answers an internal error with a web page', () =>
-    answers(isArrayRefused, { status: 502, body: '<h1>Bad gateway</h1>' }, 'text/html'),
-  ),
   fails('T19', 'refuses a phone number that is not in E.164', () =>
     refuses((body) => body.includes('(512) 555-0100')),
-  ),
-  fails('T19', 'refuses a name with letters beyond ASCII', () =>
-    refuses((body) => body.includes('Zoë')),
-  ),
-  fails('T19', 'refuses a ZIP code with four digits more', () =>
-    refuses((body) => body.includes('78701-1234')),
   ),
   warns(
     'T19',
@@ -416,54 +385,21 @@ export const WRONG_PLATFORMS: readonly WrongPlatform[] = [
       Object.assign(headers, RIGHT);
     },
   })),
-  fails('T04', 'takes a request without any credential for one of the last client', () => {
-    let last = {};
-    return {
-      request({ headers }) {
-        const { 'x-client-id': client, 'x-api-key': key } = headers;
-        if (client === RIGHT['x-client-id'] && key === KEY) last = RIGHT;
-        else if (client === undefined && key === undefined) Object.assign(headers, last);
-      },
-    };
-  }),
-  fails('T05', 'compares client ids in capitals', () => ({
-    request({ headers }) {
-      const right = RIGHT['x-client-id'];
-      if (headers['x-client-id']?.toUpperCase() === right.toUpperCase()) {
-        headers['x-client-id'] = right;
-      }
-    },
-  })),
   ...(['trim', 'trimEnd'] as const).map((cut) =>
     fails('T10', `reads a state after ${cut}`, () =>
       changeAsked((body) => inAddress(body, 'state', (state) => text(state)[cut]())),
     ),
   ),
-  ...(['zip', 'city'] as const).map((name) =>
-    fails('T18', `takes a ${name} that is a number`, () =>
-      changeAsked((body) =>
-        inAddress(body, name, (value) => (typeof value === 'number' ? String(value) : value)),
-      ),
-    ),
-  ),
-  ...(
-    [
-      ['looks up an account without its biller', () => true],
-      ['leaves out a biller that it does not find', (id) => id.startsWith('no-such')],
-    ] satisfies [string, (biller_id: string) => boolean][]
-  ).map(([wrong, isReplaced]) =>
-    fails(
-      'T07',
-      wrong,
-      () =>
-        changeAsked((body) => {
-          const ids = body['external_identifiers'];
-          if (!isFields(ids) || !isReplaced(text(ids['biller_id']))) return body;
-          if (ids['biller_id'] === undefined) return body;
-          return { ...body, external_identifiers: { ...ids, biller_id: 'sandbox-water' } };
-        }),
-      { kind: 'aggregator' },
-    ),
+  fails(
+    'T07',
+    'looks up an account without its biller',
+    () =>
+      changeAsked((body) => {
+        const ids = body['external_identifiers'];
+        if (!isFields(ids) || ids['biller_id'] === undefined) return body;
+        return { ...body, external_identifiers: { ...ids, biller_id: 'sandbox-water' } };
+      }),
+    { kind: 'aggregator' },
   ),
   warns('T10', 'accepts a last_updated_at without a time', () => ({
     request: (asked) =>
