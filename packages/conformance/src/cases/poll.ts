@@ -245,23 +245,24 @@ const p54: PartnerCase = {
   clauses: ['RU2'],
   stage: 'last',
   likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
-  creates: uses('first'),
+  creates: uses(54),
   async run(t: PartnerContext) {
     const same = (before: PaymentFields, reply: Reply, of: string, ended: string): boolean =>
       unchanged(t, before, reply, ENDED_FIELDS, `the ${of}, unchanged`, {
         got: `${tellDifferences(before, reply, ENDED_FIELDS)} (${ended}read at ${at(reply.sent)})`,
       });
     if (!t.run.recheck) {
-      const { intent } = await t.accepted();
-      const { record, reply: end } = await t.ended(intent);
-      await t.run.sleep(t.run.pace.after_end_ms);
-      // Each over its own connection: behind a balancer, one replica of three may lag.
+      // Each read over its own connection, before the end too: behind a balancer, one replica of three may lag, or keep what it read.
+      const { intent } = await t.accept(54);
+      const { end } = await t.end(intent, { fresh: true });
+      if (end === undefined) throw t.notEnded();
       const replies = await t.paced(POLLS, t.run.pace.after_end_ms, () =>
         t.read(intent, { fresh: true }),
       );
       for (const reply of replies) {
         if (!isAnswer(t, reply)) return;
-        if (!same(record, reply, 'terminal payment', `ended at ${at(end.came)}, `)) return;
+        if (!same(end.record, reply, 'terminal payment', `ended at ${at(end.reply.came)}, `))
+          return;
       }
     }
     const old = t.oldEntries().filter(({ record }) => isTerminalWord(record['status']));

@@ -410,8 +410,8 @@ export class PartnerContext extends Context<PartnerRun> {
   }
 
   /** Polls a payment until it ends or the declared window is over; once for all checks that ask. */
-  end(intent: Intent): Promise<Life> {
-    return this.run.once(lifeOf(intent), () => this.#poll(intent));
+  end(intent: Intent, options: CallOptions = {}): Promise<Life> {
+    return this.run.once(lifeOf(intent), () => this.#poll(intent, options));
   }
 
   /** Like `end`, but skips when the payment did not end in the window: P50 reports that. */
@@ -457,14 +457,14 @@ export class PartnerContext extends Context<PartnerRun> {
     return reply;
   }
 
-  async #poll(intent: Intent): Promise<Life> {
+  async #poll(intent: Intent, options: CallOptions): Promise<Life> {
     const { run } = this;
     const reads: Seen[] = [];
     const deadline = (run.asked(intent)?.at ?? run.now()) + run.window_ms + WINDOW_SLACK_MS;
     let wait = run.pace.poll_first_ms;
     let missing = 0;
     for (let polls = 1; ; polls += 1) {
-      const last = await this.read(intent);
+      const last = await this.read(intent, options);
       const record = recordOf(last);
       if (record !== undefined) {
         const read = { reply: last, record };

@@ -772,7 +772,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     let reads = 0;
     return onRecords((record, call) => {
       if (call.method !== 'GET' || record['status'] !== 'succeeded') return record;
-      if (record['amount_in_cents'] !== SUBJECT_CENTS) return record;
+      if (record['amount_in_cents'] !== 154) return record;
       reads += 1;
       return reads < 8 ? record : { ...record, posted_at: shift(record['posted_at'], 1_000) };
     });
@@ -1072,7 +1072,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     MANY,
   ),
   fails(
-    'P63',
+    'P54',
     'shows an ended payment as processing on every third connection, for a second',
     () =>
       onRecords((record, { connection }, partner) =>
