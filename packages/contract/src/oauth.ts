@@ -9,7 +9,7 @@ import { oneOf, optional, string } from './fields.ts';
 export const SCOPES = ['read', 'write'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** Form fields of the token request (OA2). Client fields may come by HTTP Basic instead (RFC 6749). */
+/** Form fields of the token request (OA2). */
 export const AccessTokenRequest = Type.Object({
   grant_type: string(),
   ...optional({

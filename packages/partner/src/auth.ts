@@ -59,10 +59,7 @@ export interface Authenticator {
    * Issues an access token; absent with a static key. Throws OAuthRefusal, or Refusal TOO_MANY_REQUESTS to a caller that tries too many
    * secrets or requests too many tokens.
    */
-  readonly issue?: (
-    form: AccessTokenRequest,
-    authorization: string | undefined,
-  ) => Promise<AccessTokenReply>;
+  readonly issue?: (form: AccessTokenRequest) => Promise<AccessTokenReply>;
   /** Ends all access tokens, at every replica within five seconds; returns how many. */
   revoke(): Promise<number>;
 }
@@ -234,14 +231,13 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
       }
     },
 
-    async issue(form, authorization) {
-      const given = clientCredentials(form, authorization);
+    async issue(form) {
       // Both are compared whatever the other is, so that timing reveals nothing.
-      const isRight = isOneOf(sha256(given.client_secret), digests);
-      if (!isOneOf(sha256(given.client_id), [sha256(client_id)]) || !isRight) {
+      const isRight = isOneOf(sha256(form.client_secret ?? ''), digests);
+      if (!isOneOf(sha256(form.client_id ?? ''), [sha256(client_id)]) || !isRight) {
         const permit = failed.take('');
         if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-        throw invalidClient();
+        throw new OAuthRefusal('invalid_client', 'The client is not known or its secret is wrong');
       }
       if (form.grant_type !== 'client_credentials') {
         throw new OAuthRefusal('unsupported_grant_type', 'grant_type must be client_credentials');
@@ -278,53 +274,6 @@ function invalidToken(): Refusal {
   return new Refusal('UNAUTHORIZED', {
     headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' },
   });
-}
-
-function invalidClient(): OAuthRefusal {
-  return new OAuthRefusal('invalid_client', 'The client is not known or its secret is wrong', {
-    'WWW-Authenticate': 'Basic realm="token endpoint", charset="UTF-8"',
-  });
-}
-
-/** Client id and secret from the form (OA2) or from HTTP Basic (RFC 6749 section 2.3.1), never from both. */
-function clientCredentials(
-  form: AccessTokenRequest,
-  authorization: string | undefined,
-): { client_id: string; client_secret: string } {
-  const { client_id, client_secret } = form;
-  if (authorization === undefined) {
-    if (client_id === undefined || client_secret === undefined) throw invalidClient();
-    return { client_id, client_secret };
-  }
-  if (client_secret !== undefined) {
-    throw new OAuthRefusal('invalid_request', 'Send the client secret once, by one method');
-  }
-  const basic = basicCredentials(authorization);
-  if (client_id !== undefined && client_id !== basic.client_id) {
-    throw new OAuthRefusal('invalid_request', 'The form names another client than the header');
-  }
-  return basic;
-}
-
-function basicCredentials(authorization: string): { client_id: string; client_secret: string } {
-  const encoded = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(authorization)?.[1];
-  if (encoded === undefined) throw invalidClient();
-  const pair = Buffer.from(encoded, 'base64').toString('utf8');
-  const colon = pair.indexOf(':');
-  if (colon < 0) throw invalidClient();
-  try {
-    return {
-      client_id: formDecode(pair.slice(0, colon)),
-      client_secret: formDecode(pair.slice(colon + 1)),
-    };
-  } catch {
-    // Malformed percent-encoding.
-    throw invalidClient();
-  }
-}
-
-function formDecode(text: string): string {
-  return decodeURIComponent(text.replaceAll('+', ' '));
 }
 
 /** The scopes asked for, or both when none were (RFC 6749 section 3.3). */

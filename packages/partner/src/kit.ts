@@ -229,10 +229,10 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
 
   const { issue } = authenticator;
   if (issue) {
-    on('access_token', ({ body, headers, reply }) => {
+    on('access_token', ({ body, reply }) => {
       // RFC 6749 section 5.1; Cache-Control: no-store is on every answer.
       reply.header('pragma', 'no-cache');
-      return issue(body, headers.authorization).catch(counted);
+      return issue(body).catch(counted);
     });
   }
   on('get_account', ({ params }) => accountReads.account(params));

@@ -10,19 +10,13 @@ import { JSON_TYPE } from './body.ts';
 /** Retry-After in seconds when the database is unavailable: a restart takes about that long. */
 const RETRY_AFTER_SECONDS = '2';
 
-/** An error of the OAuth token endpoint, in the form of RFC 6749: invalid_client is 401, the others are 400. */
+/** An error of the OAuth token endpoint, in the form of RFC 6749: a 400, because no client authenticates by a header. */
 export class OAuthRefusal extends Error {
   override readonly name = 'OAuthRefusal';
   readonly error: OAuthErrorCode;
-  readonly headers: Readonly<Record<string, string>>;
-  constructor(
-    error: OAuthErrorCode,
-    description: string,
-    headers: Readonly<Record<string, string>> = {},
-  ) {
+  constructor(error: OAuthErrorCode, description: string) {
     super(description);
     this.error = error;
-    this.headers = headers;
   }
 }
 
@@ -58,8 +52,7 @@ export function answerError(
   reply.removeHeader('content-type');
   if (error instanceof OAuthRefusal) {
     return reply
-      .code(error.error === 'invalid_client' ? 401 : 400)
-      .headers(error.headers)
+      .code(400)
       .type(JSON_TYPE)
       .send(JSON.stringify({ error: error.error, error_description: error.message }));
   }
