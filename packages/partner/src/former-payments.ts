@@ -3,7 +3,7 @@
  * repeats one gets the existing payment, and no second one is made.
  */
 import { compileCheck, instantText, PaymentRecord } from '@duebridge/contract';
-import { sql, type Database, type Transaction } from '@duebridge/runtime';
+import { sql, type Database } from '@duebridge/runtime';
 import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
 import { arraysOf, findPayments, toRecord, writeAudit, type PaymentRow } from './store.ts';
 
@@ -13,18 +13,15 @@ export interface FormerPaymentsResult {
   readonly known: number;
   /** Lines of payments without a payment_id: the partner never had them. */
   readonly skipped: number;
-  /**
-   * The first thousand ids that exist here with other contents, or whose payment_id belongs to another payment. These were left
-   * unchanged.
-   */
+  /** The first thousand ids that exist here with other contents, and were left unchanged. */
   readonly differing: readonly string[];
 }
 
 /** Ids that are named in a result. */
 const MOST_NAMED = 1_000;
 
-/** What is stored of one, in the order of the statement: the columns of the file. */
-const storedFields = [
+/** The columns of the file, in the order of the statement. */
+const columnsOfFile = [
   'platform_payment_id',
   'payment_id',
   'platform_batch_id',
@@ -86,33 +83,7 @@ export async function importFormerPayments(
   return sum;
 }
 
-const nameStatement = sql(
-  'kit_name_payments',
-  `WITH made AS (
-     INSERT INTO duebridge_partner.payment_name (payment_id, platform_payment_id)
-     SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING RETURNING payment_id, platform_payment_id
-   )
-   SELECT platform_payment_id FROM unnest($1::text[], $2::text[]) AS given(payment_id, platform_payment_id)
-    WHERE NOT EXISTS (SELECT FROM made WHERE (made.payment_id, made.platform_payment_id) = (given.payment_id, given.platform_payment_id))
-      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_name AS kept
-                       WHERE (kept.payment_id, kept.platform_payment_id) = (given.payment_id, given.platform_payment_id))`,
-);
-
-/**
- * Takes payment ids of a former server, for good. Returns the payments whose payment_id belongs to another payment. Asking again
- * changes nothing.
- */
-async function takeNames(
-  tx: Transaction,
-  payments: readonly { readonly payment_id: string; readonly platform_payment_id: string }[],
-): Promise<Set<string>> {
-  const rows = await tx.query<{ platform_payment_id: string }>(
-    nameStatement,
-    arraysOf(payments, 'payment_id', 'platform_payment_id'),
-  );
-  return new Set(rows.map((row) => row.platform_payment_id));
-}
-
+/** Stores a page; what exists here stays. */
 async function importPage(
   database: Database,
   payments: readonly PaymentRow[],
@@ -121,40 +92,29 @@ async function importPage(
   const page = payments.toSorted((one, other) =>
     one.platform_payment_id < other.platform_payment_id ? -1 : 1,
   );
-  return database.transaction(async (tx) => {
-    // Two payments never share a payment_id.
-    const taken = await takeNames(tx, page);
-    const own = page.filter((row) => !taken.has(row.platform_payment_id));
-    const made = await tx.query<{ platform_payment_id: string }>(
-      importStatement,
-      arraysOf(own, ...storedFields),
-    );
-    const isNew = new Set(made.map((row) => row.platform_payment_id));
-    const rest = own.filter((row) => !isNew.has(row.platform_payment_id));
-    const ids = rest.map((row) => row.platform_payment_id);
-    const stored = ids.length === 0 ? new Map<string, PaymentRow>() : await findPayments(tx, ids);
-    const other = rest.filter((row) => {
-      const known = stored.get(row.platform_payment_id);
-      return known !== undefined && fields.some((field) => known[field] !== row[field]);
-    });
-    return {
-      imported: made.length,
-      known: rest.length,
-      differing: [...taken, ...other.map((row) => row.platform_payment_id)],
-    };
+  const made = await database.query<{ platform_payment_id: string }>(
+    importStatement,
+    arraysOf(page, ...columnsOfFile),
+  );
+  const isNew = new Set(made.map((row) => row.platform_payment_id));
+  const rest = page.filter((row) => !isNew.has(row.platform_payment_id));
+  const ids = rest.map((row) => row.platform_payment_id);
+  const stored =
+    ids.length === 0 ? new Map<string, PaymentRow>() : await findPayments(database, ids);
+  // Its times may be told in other words, and its reason, too.
+  const fields = columnsOfFile.slice(0, 7);
+  const differing = rest.filter((row) => {
+    const known = stored.get(row.platform_payment_id);
+    return known !== undefined && fields.some((field) => known[field] !== row[field]);
   });
+  return {
+    imported: made.length,
+    known: rest.length,
+    differing: differing.map((row) => row.platform_payment_id),
+  };
 }
 
-const fields = [
-  'payment_id',
-  'platform_batch_id',
-  'biller_id',
-  'account_id',
-  'status',
-  'amount_in_cents',
-] as const;
-
-type Column = (typeof storedFields)[number];
+type Column = (typeof columnsOfFile)[number];
 
 const record = compileCheck(PaymentRecord);
 /** What an export of the platform puts an apostrophe before, at the places where a spreadsheet may see the beginning of a cell. */
@@ -165,7 +125,7 @@ export const formerPayments: CsvKind<PaymentRow | undefined> = {
   what: 'payment',
   identity: (payment) => payment?.platform_payment_id,
   header(names) {
-    const missing = storedFields.filter((name) => !names.includes(name));
+    const missing = columnsOfFile.filter((name) => !names.includes(name));
     return missing.length === 0 ? [] : [`must name the columns ${missing.join(', ')}`];
   },
   read: (cell, problems) =>

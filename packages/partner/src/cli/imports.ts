@@ -135,10 +135,7 @@ async function importPayments(
       ...(done.skipped > 0
         ? [`${done.skipped} left out: they have no payment_id, so this partner never had them`]
         : []),
-      ...done.differing.map(
-        (id) =>
-          `  ${id} exists here with different contents, or its payment_id belongs to another payment`,
-      ),
+      ...done.differing.map((id) => `  ${id} exists here with different contents`),
     ].join('\n'),
   );
 }
