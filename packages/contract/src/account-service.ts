@@ -21,6 +21,8 @@ export const AccountPosting = Type.Object({
   initiated_at: t.instant('When the kit accepted it.'),
 });
 
+export type AccountPosting = Static<typeof AccountPosting>;
+
 /** Outcome of a payment. */
 export const AccountOutcome = Type.Union([
   Type.Object(

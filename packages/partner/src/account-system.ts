@@ -6,49 +6,34 @@
  */
 import {
   FAILURE_REASONS,
+  instantText,
   MAX_FAILURE_REASON_LENGTH,
-  parseInstant,
+  type AccountOutcome,
+  type AccountPosting,
   type AccountRecord,
 } from '@duebridge/contract';
 import { DatabaseUnavailable, kindOfError, type Clock, type Transaction } from '@duebridge/runtime';
 import type { PaymentEnd, PaymentRow } from './store.ts';
 
-/** A payment to be posted to its account. */
-export interface Posting {
-  /** The idempotency key: posting the same id again must change nothing and return the same outcome (PF2). */
-  readonly platform_payment_id: string;
-  readonly payment_id: string;
-  readonly platform_batch_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  /** Whole US cents, at least 1 (S5, decision 11). */
-  readonly amount_in_cents: number;
-  /** When the kit accepted it: ISO 8601 in UTC (PF7). */
-  readonly initiated_at: string;
-}
-
-/** How a payment ended in the account system. */
-export type FinalOutcome =
-  /** It is final (ST2). `posted_at`: ISO 8601 with offset; absent: now. */
-  | { readonly outcome: 'posted'; readonly posted_at?: string }
-  /** It can never be posted; `reason` explains why to the customer (ST3, FR1). */
-  | { readonly outcome: 'failed'; readonly reason: string }
-  /** It was canceled there before it was posted (ST4). */
-  | { readonly outcome: 'canceled' };
+/**
+ * A payment to be posted to its account. `platform_payment_id` is the idempotency key: posting the same id again must change nothing and
+ * return the same outcome (PF2). `amount_in_cents` are whole US cents, at least 1 (S5, decision 11).
+ */
+export type Posting = Readonly<AccountPosting>;
 
 /**
- * Not decided yet (a nightly run, a queue): the payment stays processing and is asked for again, not before `until` (ISO 8601 with
- * offset) where it is given. An operator may cancel it meanwhile, unless `cancelable` is false: say that when the other system has
- * already taken the payment and will post it without being asked again.
+ * The result of one posting: `posted` for good (ST2), `failed` for good with a reason that the customer reads (ST3, FR1), `canceled` there
+ * before it was posted (ST4), or `later`: not decided yet (a nightly run, a queue), so that the payment stays processing and is asked for
+ * again, not before `until` where it is given. An operator may cancel it meanwhile, unless `cancelable` is false: say that when the other
+ * system has already taken the payment and will post it without being asked again. Times are ISO 8601 with offset.
  */
-export interface Later {
-  readonly outcome: 'later';
-  readonly until?: string;
-  readonly cancelable?: boolean;
-}
+export type PostOutcome = Readonly<AccountOutcome>;
 
-/** The result of one posting. */
-export type PostOutcome = FinalOutcome | Later;
+/** Not decided yet. */
+export type Later = Extract<PostOutcome, { readonly outcome: 'later' }>;
+
+/** How a payment ended in the account system. */
+export type FinalOutcome = Exclude<PostOutcome, Later>;
 
 /** In the kit's transaction alone: another transaction has the account locked. Nothing was written; it is tried again, alone. */
 export interface Locked {
@@ -148,35 +133,11 @@ export function reasonByLimits(
   return undefined;
 }
 
-/** A checked outcome: texts shortened to the limits of the wire, times in UTC. */
+/** An outcome that was checked: what the row of a payment that has ended gets from it, or why it has not ended. */
 export type CheckedOutcome =
-  | { readonly outcome: 'posted'; readonly posted_at: string | null }
-  | { readonly outcome: 'failed'; readonly reason: string }
-  | { readonly outcome: 'canceled' }
+  | Pick<PaymentEnd, 'status' | 'failure_reason' | 'posted_at'>
   | { readonly outcome: 'later'; readonly until: string | null; readonly cancelable: boolean }
   | Locked;
-
-/** A checked outcome with which a payment has ended. */
-export type CheckedEnd = Exclude<CheckedOutcome, { readonly outcome: 'later' | 'locked' }>;
-
-/** Whether a payment has ended with this outcome. */
-export function isEnd(outcome: CheckedOutcome): outcome is CheckedEnd {
-  return outcome.outcome !== 'later' && outcome.outcome !== 'locked';
-}
-
-/** The end described by an outcome. */
-export function endOf(platform_payment_id: string, outcome: CheckedEnd): PaymentEnd {
-  switch (outcome.outcome) {
-    case 'posted': {
-      const { posted_at } = outcome;
-      return { platform_payment_id, status: 'succeeded', failure_reason: null, posted_at };
-    }
-    case 'failed':
-      return { platform_payment_id, status: 'failed', failure_reason: outcome.reason };
-    case 'canceled':
-      return { platform_payment_id, status: 'canceled', failure_reason: null };
-  }
-}
 
 /** An answer of an AccountSystem that does not match its type. */
 export class WrongAnswer extends Error {
@@ -191,26 +152,30 @@ export function checkedOutcomes(answer: unknown, payments: number): CheckedOutco
   return answer.map(checkedOutcome);
 }
 
-/** Checks one outcome. Throws WrongAnswer. */
+/** Checks one outcome; a reason is cut to what the wire and the tables take, times are in UTC. Throws WrongAnswer. */
 export function checkedOutcome(answer: unknown): CheckedOutcome {
   // Whatever is no object has no outcome.
   const given: Readonly<Record<string, unknown>> = { ...(answer as object | null | undefined) };
   switch (given['outcome']) {
-    case 'posted':
-      return { outcome: 'posted', posted_at: instantOf(given['posted_at'], 'posted_at') };
+    case 'posted': {
+      const posted_at = instantOf(given['posted_at'], 'posted_at');
+      return { status: 'succeeded', failure_reason: null, posted_at };
+    }
     case 'failed': {
       const reason = given['reason'];
       // PostgreSQL does not accept NUL. What is left must still say something, or the payment could not be ended with it.
-      const text =
+      const failure_reason =
         typeof reason === 'string'
           ? reason.replaceAll('\0', ' ').slice(0, MAX_FAILURE_REASON_LENGTH).toWellFormed()
           : '';
-      if (!/\S/.test(text)) throw new WrongAnswer('the outcome "failed" needs a reason (PF5)');
-      return { outcome: 'failed', reason: text };
+      if (!/\S/.test(failure_reason))
+        throw new WrongAnswer('the outcome "failed" needs a reason (PF5)');
+      return { status: 'failed', failure_reason, posted_at: null };
     }
     case 'canceled':
+      return { status: 'canceled', failure_reason: null, posted_at: null };
     case 'locked':
-      return { outcome: given['outcome'] };
+      return { outcome: 'locked' };
     case 'later':
       return {
         outcome: 'later',
@@ -224,11 +189,11 @@ export function checkedOutcome(answer: unknown): CheckedOutcome {
 
 function instantOf(value: unknown, name: string): string | null {
   if (value === undefined || value === null) return null;
-  const instant = typeof value === 'string' ? parseInstant(value) : undefined;
+  const instant = typeof value === 'string' ? instantText(value) : undefined;
   if (instant === undefined) {
     throw new WrongAnswer(`${name} must be a time such as 2026-03-01T09:30:00Z`);
   }
-  return new Date(instant).toISOString();
+  return instant;
 }
 
 // Asking it ---------------------------------------------------------------------------------------------------------------

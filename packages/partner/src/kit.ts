@@ -22,8 +22,6 @@ import { openAccountReads } from './account-reads.ts';
 import { openAcceptance } from './accept.ts';
 import {
   checkedOutcome,
-  endOf,
-  isEnd,
   type AccountSystem,
   type BillerRules,
   type FinalOutcome,
@@ -192,8 +190,8 @@ function kitOf(
         );
       }
       const checked = checkedOutcome(outcome);
-      if (!isEnd(checked)) throw new TypeError('settle takes posted, failed or canceled');
-      const end = endOf(id, checked);
+      if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
+      const end = { platform_payment_id: id, ...checked };
       const settled = await settlePayment(database, end, actor, reason);
       if (settled.outcome === 'settled') {
         reads.announce([settled.payment]);

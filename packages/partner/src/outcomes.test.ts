@@ -9,23 +9,23 @@ import {
   reasonByLimits,
 } from './account-system.ts';
 
+const posted = { status: 'succeeded', failure_reason: null, posted_at: null };
+const canceled = { ...posted, status: 'canceled' };
+
 test('each outcome is kept with what belongs to it, times in UTC, and nothing else [ST2 ST3 ST4]', () => {
   const more = { posted_at: null, reason: null, until: null, note: 'x' };
   for (const [answer, kept] of [
-    [{ outcome: 'posted' }, { outcome: 'posted', posted_at: null }],
-    [
-      { ...more, outcome: 'posted' },
-      { outcome: 'posted', posted_at: null },
-    ],
+    [{ outcome: 'posted' }, posted],
+    [{ ...more, outcome: 'posted' }, posted],
     [
       { outcome: 'posted', posted_at: '2026-03-01T10:30:00.5+01:00' },
-      { outcome: 'posted', posted_at: '2026-03-01T09:30:00.500Z' },
+      { ...posted, posted_at: '2026-03-01T09:30:00.500Z' },
     ],
     [
       { ...more, outcome: 'failed', reason: ' closed ' },
-      { outcome: 'failed', reason: ' closed ' },
+      { ...canceled, status: 'failed', failure_reason: ' closed ' },
     ],
-    [{ ...more, outcome: 'canceled' }, { outcome: 'canceled' }],
+    [{ ...more, outcome: 'canceled' }, canceled],
     [{ outcome: 'later' }, { outcome: 'later', until: null, cancelable: true }],
     [
       { ...more, outcome: 'later', until: '2026-03-01T09:30:00Z', cancelable: false },
@@ -44,7 +44,7 @@ test('each outcome is kept with what belongs to it, times in UTC, and nothing el
 test('a reason is cut to what the wire and the tables take: 500 characters, no NUL, no half of a pair [PF5 ST3]', () => {
   const reasonOf = (reason: string): unknown => {
     const kept = checkedOutcome({ outcome: 'failed', reason });
-    return kept.outcome === 'failed' ? kept.reason : kept;
+    return 'status' in kept ? kept.failure_reason : kept;
   };
   assert.equal(reasonOf('x'.repeat(500)), 'x'.repeat(500));
   assert.equal(reasonOf('x'.repeat(501)), 'x'.repeat(500));
@@ -77,19 +77,17 @@ test('what is no outcome leaves the payment open: it is neither posted nor faile
 });
 
 test('a posting of several has an outcome for each, and one that is invalid makes all of them unknown [PF2]', () => {
-  const posted = { outcome: 'posted' };
-  assert.deepEqual(checkedOutcomes([posted, { outcome: 'canceled' }], 2), [
-    { outcome: 'posted', posted_at: null },
-    { outcome: 'canceled' },
-  ]);
+  const one = { outcome: 'posted' };
+  const two = checkedOutcomes([one, { outcome: 'canceled' }], 2);
+  assert.deepEqual(two, [posted, canceled]);
   assert.deepEqual(checkedOutcomes([], 0), []);
-  for (const answer of [[posted], [posted, posted, posted], posted, undefined, { length: 2 }]) {
+  for (const answer of [[one], [one, one, one], one, undefined, { length: 2 }]) {
     assert.throws(() => checkedOutcomes(answer, 2), {
       name: 'WrongAnswer',
       message: 'post must return one outcome for each of 2 payments',
     });
   }
-  assert.throws(() => checkedOutcomes([posted, 'posted'], 2), { name: 'WrongAnswer' });
+  assert.throws(() => checkedOutcomes([one, 'posted'], 2), { name: 'WrongAnswer' });
 });
 
 test('a payment fails when its account is closed or absent, or the amount beyond a limit; the limits themselves are paid [FR1]', () => {

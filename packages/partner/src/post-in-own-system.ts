@@ -26,8 +26,6 @@ import {
   checkedOutcome,
   checkedOutcomes,
   describeAccountSystemError,
-  endOf,
-  isEnd,
   toPosting,
   within,
   WrongAnswer,
@@ -74,11 +72,10 @@ export class InOwnSystem implements Way {
   readonly #deadlineMs: number;
   readonly #giveUpMs: number;
   readonly #claims;
-  readonly #ends;
-  readonly #laters;
+  readonly #records;
 
   constructor(options: OwnSystemOptions) {
-    const { accounts, clock, database } = options;
+    const { accounts, clock } = options;
     const { concurrency, deadlineMs, giveUpMs } = { ...defaults, ...accounts.calls };
     assert(concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
     this.#on = options;
@@ -87,12 +84,8 @@ export class InOwnSystem implements Way {
     this.#deadlineMs = deadlineMs;
     this.#giveUpMs = giveUpMs ?? deadlineMs * 6;
     this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
-    this.#ends = groupCommit({ ...group, clock, flush: (list: PaymentEnd[]) => this.#end(list) });
-    this.#laters = groupCommit({
-      ...group,
-      clock,
-      flush: (list: Postponed[]) => postponePayments(database, list).then(() => list),
-    });
+    const flush = (list: (PaymentEnd | Postponed)[]): Promise<boolean[]> => this.#store(list);
+    this.#records = groupCommit({ ...group, clock, flush });
   }
 
   /** Claims the payment, looks it up if its outcome is unknown, and posts it. */
@@ -164,15 +157,15 @@ export class InOwnSystem implements Way {
 
   /** Stores an outcome. Throws when it could not be stored: then the system has to be asked again. */
   async #record(id: string, under: string, outcome: CheckedOutcome): Promise<Tried> {
-    if (!isEnd(outcome)) {
+    if (!('status' in outcome)) {
       if (outcome.outcome === 'locked')
         throw new WrongAnswer('locked is for the kit’s transaction');
       const { until, cancelable } = outcome;
-      await this.#laters.add({ platform_payment_id: id, until, frees: cancelable ? under : null });
+      await this.#records.add({ platform_payment_id: id, until, frees: cancelable ? under : null });
       return { result: 'later', until };
     }
-    const end = endOf(id, outcome);
-    if (await this.#ends.add(end)) return { result: 'done' };
+    const end = { platform_payment_id: id, ...outcome };
+    if (await this.#records.add(end)) return { result: 'done' };
     // `settle` came first.
     const settled = await settlePayment(this.#on.database, end, 'account system');
     noteContradiction(settled, end.status, this.#on);
@@ -206,12 +199,18 @@ export class InOwnSystem implements Way {
     });
   }
 
-  /** Ends payments; returns for each whether it was still processing. */
-  async #end(list: readonly PaymentEnd[]): Promise<boolean[]> {
-    const ended = await endPayments(this.#on.database, list);
-    this.#on.announce(ended);
+  /** Ends payments, and puts others off; returns for each whether it was still processing. */
+  async #store(list: readonly (PaymentEnd | Postponed)[]): Promise<boolean[]> {
+    const { database, announce } = this.#on;
+    const later = list.filter((one) => 'until' in one);
+    if (later.length > 0) await postponePayments(database, later);
+    const ended = await endPayments(
+      database,
+      list.filter((one) => 'status' in one),
+    );
+    announce(ended);
     const ids = new Set(ended.map((row) => row.platform_payment_id));
-    return list.map((end) => ids.has(end.platform_payment_id));
+    return list.map((one) => 'until' in one || ids.has(one.platform_payment_id));
   }
 }
 

@@ -15,8 +15,6 @@ import {
 } from '@duebridge/runtime';
 import {
   checkedOutcomes,
-  endOf,
-  isEnd,
   TooLate,
   toPosting,
   WrongAnswer,
@@ -29,7 +27,7 @@ import type { KitMetrics } from './metrics.ts';
 import type { Tried, Way } from './posting.ts';
 import {
   endPayments,
-  lockFreePayments,
+  lockPayments,
   postponePayments,
   type PaymentEnd,
   type PaymentRow,
@@ -98,7 +96,7 @@ async function postAndEnd(
   const tried = new Map<string, Tried>();
   const work = async (tx: Transaction): Promise<PaymentRow[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const rows = await lockFreePayments(tx, ids);
+    const rows = await lockPayments(tx, ids);
     const refused = await refusals(tx, on.rules, rows);
     const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
     const { outcomes, entries } = await post(on, postings, tx, limitMs);
@@ -108,8 +106,8 @@ async function postAndEnd(
       const outcome = outcomes[index];
       assert(outcome);
       const in_ledger = entries.has(id);
-      if (isEnd(outcome)) {
-        ends.push({ ...endOf(id, outcome), in_ledger });
+      if ('status' in outcome) {
+        ends.push({ platform_payment_id: id, ...outcome, in_ledger });
         return;
       }
       // It would be posted again.

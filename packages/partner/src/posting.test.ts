@@ -60,7 +60,7 @@ async function run(world: World, lockTimeout: unknown): Promise<number[]> {
           [ids, statuses]: [string[], PaymentRow['status'][]],
         ) {
           if (typeof statement === 'string') return Promise.resolve([own]);
-          if (statement.name === 'kit_lock_free_payments') {
+          if (statement.name === 'kit_lock_payments') {
             return Promise.resolve(ids.flatMap((id) => (posted.has(id) ? [] : [rows.get(id)])));
           }
           ended = ids;

@@ -146,22 +146,15 @@ const lockStatement = sql(
   'kit_lock_payments',
   `SELECT ${columns} FROM duebridge_partner.payment
     WHERE platform_payment_id = ANY($1::text[]) AND status = 'processing'
-    ORDER BY platform_payment_id FOR NO KEY UPDATE`,
+    ORDER BY platform_payment_id FOR NO KEY UPDATE SKIP LOCKED`,
 );
 
 /**
- * Those of these payments that are still processing, locked until the transaction ends, in order of id to avoid deadlocks. A
- * second transaction waits, and then finds them ended.
+ * Those of these payments that are still processing and that no other transaction holds at this moment, locked until the transaction
+ * ends: nothing waits. What is skipped and remains is found by the sweep.
  */
 export function lockPayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
   return tx.query<PaymentRow>(lockStatement, [ids]);
-}
-
-const lockFreeStatement = sql('kit_lock_free_payments', `${lockStatement.text} SKIP LOCKED`);
-
-/** The same, without those that another transaction holds at this moment: nothing waits. */
-export function lockFreePayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
-  return tx.query<PaymentRow>(lockFreeStatement, [ids]);
 }
 
 /** How a payment ends (ST2-ST4): only a failure has a reason. */

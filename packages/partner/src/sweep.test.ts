@@ -99,7 +99,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
         query: (given: string | { name: string }, values: readonly unknown[]) => {
           const name = typeof given === 'string' ? given : given.name;
           const [first] = values as [string[]];
-          if (name === 'kit_lock_payments' || name === 'kit_lock_free_payments') {
+          if (name === 'kit_lock_payments') {
             ids = first;
             const { statementTimeoutMs: limitMs } = limits ?? {};
             tries.push({ at: clock.monotonic(), ids: ids.join(' '), limitMs });
