@@ -43,8 +43,6 @@ const retryMs = { first: 1_000, longest: 60_000 };
 const HOLD_OFF_MS = 500;
 /** How late a sweep may be before the replica is not ready: longer than any single statement of a round may take. */
 const SWEEP_LATE_MS = 15_000;
-/** How long payments in hand may wait while not one is tried and no call is open, before the replica is not ready. */
-const POSTING_STALL_MS = 60_000;
 /** How often the metrics of unfinished payments are counted: a count of a million takes half a second. */
 const STANDING_PAUSE_MS = 30_000;
 
@@ -54,8 +52,6 @@ export interface KitHealth {
   readonly sweep: boolean;
   /** The lease of this replica is renewed; true where posting needs none. */
   readonly lease: boolean;
-  /** Payments in hand are being tried. A biller's own system that does not answer is no fault of this replica. */
-  readonly posting: boolean;
 }
 
 /** How payments are applied. */
@@ -87,8 +83,6 @@ export class Applier {
   #isOut = false;
   /** The deadline of the current sweep, or of the next one. */
   #sweepDueAt = Infinity;
-  /** When a payment was last tried, or first taken into an empty hand. */
-  #triedAt = 0;
 
   constructor(options: ApplierOptions) {
     const { accounts } = options;
@@ -133,15 +127,8 @@ export class Applier {
 
   /** Whether it works. */
   get health(): KitHealth {
-    const now = this.#on.clock.monotonic();
-    return {
-      sweep: now <= this.#sweepDueAt,
-      lease: this.#lease.isRenewed(),
-      posting:
-        this.#inHand.size === 0 ||
-        now - this.#triedAt < POSTING_STALL_MS ||
-        this.#posting.isCalling(),
-    };
+    const sweep = this.#on.clock.monotonic() <= this.#sweepDueAt;
+    return { sweep, lease: this.#lease.isRenewed() };
   }
 
   /** Starts sweeping: everything once at the start, then at intervals. */
@@ -200,14 +187,12 @@ export class Applier {
   async #apply(payment: PaymentRow, isClaimed: boolean): Promise<void> {
     const id = payment.platform_payment_id;
     if (this.#inHand.has(id)) return;
-    if (this.#inHand.size === 0) this.#triedAt = this.#on.clock.monotonic();
     this.#inHand.add(id);
     const isFirst = this.#retries.get(id)?.failed !== true;
     const span = this.#on.traces?.posting(id);
     const tried = await this.#posting.post(payment, !isFirst || isClaimed);
     span?.end(tried.result);
     this.#inHand.delete(id);
-    this.#triedAt = this.#on.clock.monotonic();
     if (tried.result === 'done') this.#retries.delete(id);
     else this.#remember(id, tried);
     if (tried.result === 'outage') this.#noteOutage(tried.error);
@@ -231,11 +216,7 @@ export class Applier {
     const last = found.at(-1);
     this.#place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = this.#on.clock.monotonic();
-    return found.filter(({ platform_payment_id: id, is_ahead }) => {
-      // Of unknown age: it can be canceled for as long as every other, counted from now.
-      if (is_ahead && this.#on.holdMs > 0 && !this.#retries.has(id)) {
-        this.#retries.set(id, { notBefore: now + this.#on.holdMs, pauseMs: 0, failed: false });
-      }
+    return found.filter(({ platform_payment_id: id }) => {
       return !this.#inHand.has(id) && (this.#retries.get(id)?.notBefore ?? 0) <= now;
     });
   }

@@ -2,7 +2,7 @@
  * Which payments are tried when: how long they wait beside others that hang, fail or are locked in the kit's transaction, in virtual time
  * (a database in memory with a few connections and locks of accounts, the account system of several billers, and the poster), and who has
  * the places where each is tried alone. The bounds: two seconds beside a locked account or one biller in trouble, ten in any other storm.
- * neighbours.full.test.ts has the same on a real server.
+ * `npm run bench -- kit-neighbours` has the same on a real server.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';

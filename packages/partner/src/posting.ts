@@ -126,11 +126,6 @@ export class Posting {
     });
   }
 
-  /** Whether a call to a biller's own system is open; payments in hand may then be waiting for its answer. */
-  isCalling(): boolean {
-    return this.#way.together === undefined && this.#tries.size > 0;
-  }
-
   /** Resolves when all work in progress has ended or a limit has passed; what has not begun is found in the table by the next start. */
   async stop(): Promise<void> {
     const idle = new Promise<void>((resolve) => {

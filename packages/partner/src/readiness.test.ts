@@ -1,6 +1,6 @@
 /**
- * A replica that accepts payments but no longer applies them reports that it is not ready: readiness covers the sweep, the lease
- * and posting, not only the database (LV2).
+ * A replica that accepts payments but no longer applies them reports that it is not ready: readiness covers the sweep and the lease, not
+ * only the database (LV2).
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -15,14 +15,13 @@ import {
   type Database,
 } from '@duebridge/runtime';
 import { until } from '@duebridge/runtime/testing';
-import { Applier, type ApplierOptions } from './apply.ts';
+import { Applier } from './apply.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { startPartner } from './server.ts';
-import { insertPayments } from './store.ts';
-import { haveAccounts, kitDatabase, TEST_KEY } from '../test/kit.ts';
+import { kitDatabase, TEST_KEY } from '../test/kit.ts';
 
-const ALL_WELL = { sweep: true, lease: true, posting: true };
+const ALL_WELL = { sweep: true, lease: true };
 
 /** A clock that the test moves; pauses of the code under test take a fiftieth. */
 function movable(): Clock & { move(ms: number): void } {
@@ -35,37 +34,6 @@ function movable(): Clock & { move(ms: number): void } {
       ahead += ms;
     },
   };
-}
-
-function applierOn(database: Database, clock: Clock, more: Partial<ApplierOptions> = {}) {
-  return new Applier({
-    database,
-    accounts: ledger(database),
-    billers: undefined,
-    holdMs: 0,
-    announce: () => undefined,
-    metrics: kitMetrics(undefined),
-    log: silentLog,
-    clock,
-    ...more,
-  });
-}
-
-async function oneAccepted(database: Database) {
-  const [payment] = (
-    await insertPayments(database, [
-      {
-        platform_payment_id: 'p',
-        platform_batch_id: 'b',
-        biller_id: 'acme',
-        account_id: 'A-1',
-        client_id: 'static-key',
-        amount_in_cents: 100,
-      },
-    ])
-  ).values();
-  assert(payment);
-  return payment;
 }
 
 test('a sweep that fails or hangs for fifteen seconds makes the replica not ready; the next good one makes it ready [LV2]', async (t) => {
@@ -81,7 +49,16 @@ test('a sweep that fails or hangs for fifteen seconds makes the replica not read
       return database.query<Row>(...args);
     },
   };
-  const applier = applierOn(watched, clock);
+  const applier = new Applier({
+    database: watched,
+    accounts: ledger(database),
+    billers: undefined,
+    holdMs: 0,
+    announce: () => undefined,
+    metrics: kitMetrics(undefined),
+    log: silentLog,
+    clock,
+  });
   applier.start();
   assert.deepEqual(applier.health, ALL_WELL);
   for (const trouble of ['fails', 'hangs'] as const) {
@@ -96,55 +73,6 @@ test('a sweep that fails or hangs for fifteen seconds makes the replica not read
     await until('it is ready again', () => applier.health.sweep);
   }
   await applier.stop();
-});
-
-test('payments in memory that are never tried make the replica not ready; a slow account system does not [LV2]', async (t) => {
-  const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const clock = movable();
-  const payment = await oneAccepted(database);
-
-  // A transaction that never ends, as a bug or a lost answer could cause.
-  const ended = Promise.withResolvers<never>();
-  let begun = false;
-  const stuck = applierOn(
-    {
-      ...database,
-      transaction: () => {
-        begun = true;
-        return ended.promise;
-      },
-    },
-    clock,
-  );
-  stuck.take([payment]);
-  await until('it is tried', () => begun);
-  assert.equal(stuck.health.posting, true);
-  clock.move(61_000);
-  assert.equal(stuck.health.posting, false);
-  ended.reject(new Error('over'));
-  await stuck.stop();
-  assert.equal(stuck.health.posting, true);
-
-  let asked = false;
-  const answer = Promise.withResolvers<readonly [{ outcome: 'posted' }]>();
-  const slow = applierOn(database, clock, {
-    accounts: {
-      posts: 'in_own_system',
-      findAccount: () => Promise.resolve(undefined),
-      post: () => {
-        asked = true;
-        return answer.promise;
-      },
-      calls: { deadlineMs: 600_000 },
-    },
-  });
-  slow.take([payment]);
-  await until('the account system is asked', () => asked);
-  clock.move(61_000);
-  assert.equal(slow.health.posting, true);
-  answer.resolve([{ outcome: 'posted' }]);
-  await slow.stop();
 });
 
 test('/readyz names each reason, on both listeners', async (t) => {

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import { BatchStatement, compileCheck } from '@duebridge/contract';
+import type { Database, Transaction } from '@duebridge/runtime';
 import { batchLines, batchStatement } from './statement.ts';
 import { endPayments, insertPayments } from './store.ts';
-import { kitDatabase, startKit, watchingTransactions } from '../test/kit.ts';
+import { kitDatabase, startKit } from '../test/kit.ts';
 
 const payment = {
   platform_batch_id: 'b',
@@ -80,9 +81,17 @@ test('a batch of several pages is summed to the cent, and hashed in the order of
     payments.filter((_, index) => index % 2 === 1),
   );
   let fetches = 0;
-  const counting = watchingTransactions(database, (statement) => {
-    if (statement === 'FETCH 1 FROM batch_pages') fetches += 1;
-  });
+  const counting: Database = {
+    ...database,
+    transaction: (work, options) =>
+      database.transaction((tx) => {
+        const query: Transaction['query'] = (text, values) => {
+          if (text === 'FETCH 1 FROM batch_pages') fetches += 1;
+          return tx.query(text, values);
+        };
+        return work({ ...tx, query });
+      }, options),
+  };
   const statement = await batchStatement(counting, 'b');
   assert.equal(fetches, 6, 'five pages of 5,000 rows, so that memory stays small');
   const sum = count * 99_999_999_999 - (count * (count - 1)) / 2;

@@ -238,8 +238,6 @@ export async function postponePayments(
 export interface UnfinishedPayment extends PaymentRow {
   /** It was claimed for the biller's own system, and its outcome there is unknown. */
   readonly is_claimed: boolean;
-  /** It was accepted in the future, because the clock has stepped back since: its age is unknown. */
-  readonly is_ahead: boolean;
 }
 
 /** In SQL: whether the claim of a row of `payment_processing` binds nobody: there is none, or its replica is dead (claims.ts). */
@@ -247,7 +245,7 @@ export const IS_FREE = `(claimed_by IS NULL OR claimed_by NOT IN (SELECT replica
 
 const unfinishedStatement = sql(
   'kit_unfinished',
-  `SELECT ${columns}, initiated_at > clock_timestamp() AS is_ahead,
+  `SELECT ${columns},
           EXISTS (SELECT FROM duebridge_partner.payment_processing AS begun
                    WHERE begun.platform_payment_id = payment.platform_payment_id AND claimed_by IS NOT NULL) AS is_claimed
      FROM duebridge_partner.payment
@@ -264,7 +262,7 @@ const unfinishedStatement = sql(
 
 /** Which unfinished payments to find. */
 export interface UnfinishedQuery {
-  /** Processing for at least this many milliseconds; or, `is_ahead`, accepted so far in the future: the clock has stepped back. */
+  /** Processing for at least this many milliseconds; or accepted so far in the future: the clock has stepped back, and its age is unknown. */
   readonly ageMs: number;
   /** Of claimed payments, only those of this replica and of dead ones. */
   readonly replica_id: string;

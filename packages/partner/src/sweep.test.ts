@@ -65,7 +65,7 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
         .filter((row) => row.platform_payment_id > String(after))
         .toSorted((one, other) => (one.platform_payment_id < other.platform_payment_id ? -1 : 1))
         .slice(0, Number(limit))
-        .map((row) => ({ ...row, is_claimed: false, is_ahead: false }));
+        .map((row) => ({ ...row, is_claimed: false }));
     }
     if (name === 'kit_renew_lease') return [first];
     if (name === 'kit_standing') {

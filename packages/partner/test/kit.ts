@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
-import { createServer, type Database, type Statement } from '@duebridge/runtime';
+import { createServer, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
 import { mountPartnerAdmin } from '../src/admin.ts';
@@ -20,34 +20,6 @@ export const withKey = { 'x-api-key': TEST_KEY };
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
   return testDatabase(t, { migrations, name });
-}
-
-/**
- * The same database, whose transactions tell `onQuery` each statement, and its values, before they send it. They go on after it once
- * what `onRows` gives has resolved.
- */
-export function watchingTransactions(
-  database: Database,
-  onQuery: (statement: Statement, values: readonly unknown[] | undefined) => void,
-  onRows: (statement: Statement) => void | Promise<void> = () => undefined,
-): Database {
-  return {
-    ...database,
-    transaction: (work, options) =>
-      database.transaction(
-        (tx) =>
-          work({
-            ...tx,
-            async query<Row>(statement: Statement, values?: readonly unknown[]) {
-              onQuery(statement, values);
-              const rows = await tx.query<Row>(statement, values);
-              await onRows(statement);
-              return rows;
-            },
-          }),
-        options,
-      ),
-  };
 }
 
 /** Accepts payments of 100 cents to A-1 of acme, unless `differences` say otherwise, without applying them. */
