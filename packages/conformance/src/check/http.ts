@@ -11,7 +11,7 @@ import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contr
 import { deadline, type Clock } from '../clock.ts';
 import { TargetProblem, type Secret } from './target.ts';
 
-/** Maximum wait for one whole answer: 1.5 times what P59 allows a PUT, to distinguish slow from dead. */
+/** Maximum wait for one whole answer: five times what a slow server takes, to distinguish slow from dead. */
 export const REQUEST_TIMEOUT_MS = 15_000;
 
 /** Maximum wait for a connection. */

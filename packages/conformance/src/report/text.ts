@@ -152,19 +152,9 @@ export function junitReport(report: RunReport): string {
   if (config !== undefined) cases.unshift(error('pre-flight', 'config', config.sentence));
   const errors = cases.length - results.length;
   const failures = counts.FAIL - results.filter((one) => one.excused !== undefined).length;
-  const properties = {
-    kit_version: report.kit_version,
-    profile: report.profile,
-    verdict: report.verdict,
-  };
   return `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
   <testsuite name="${xml(`duebridge conform ${subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures}" errors="${errors}" skipped="${counts.SKIP}" timestamp="${report.started_at}" time="${timeOf(report.duration_ms)}">
-    <properties>
-${Object.entries(properties)
-  .map(([name, value]) => `      <property name="${name}" value="${xml(value)}"/>`)
-  .join('\n')}
-    </properties>
 ${cases.join('\n')}
   </testsuite>
 </testsuites>
