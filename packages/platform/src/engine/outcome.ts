@@ -30,10 +30,10 @@ export type UnknownReason =
   | 'not_found' // F14, F16: no proof of absence, the PUT may still be under way
   | 'conflict' // 409, 423, 425
   | 'too_many_requests'
-  | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: an operator must fix something (F18)
+  | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: an operator must fix something (F07)
   | 'server_error'
   | 'not_json' // F22-F24
-  | 'not_a_record' // F29, F33
+  | 'not_a_record' // F24, F29
   | 'other_status' // 1xx, 201-206 (F44)
   | 'no_token'; // the token endpoint does not answer
 

@@ -69,7 +69,7 @@ export interface Call {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Everything together may take this long, in milliseconds (F42: timeouts between bytes never fire for a slow drip). */
+  /** Everything together may take this long, in milliseconds (F40: timeouts between bytes never fire for a slow drip). */
   readonly deadlineMs: number;
   /** Ends the call early: the worker stops or lost its lease. */
   readonly signal?: AbortSignal | undefined;

@@ -52,7 +52,7 @@ export type RecordJudgement =
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
   /** Another payment, or another amount, account or batch than ours (F27, F28, F30): frozen for an operator. */
   | { readonly kind: 'mismatch'; readonly field: MismatchField }
-  /** Not a payment record: it says nothing (F24, F29, F33). */
+  /** Not a payment record: it says nothing (F24, F29). */
   | { readonly kind: 'invalid' };
 
 /** A field whose echo differed from the intent. */
