@@ -163,11 +163,8 @@ export class Wire {
 
   /** Sends one request for the check named. Throws Silent when the server has stopped answering. */
   async send(check: string, out: Outgoing): Promise<Reply> {
-    if (this.isAway) {
-      throw new Silent(
-        `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`,
-      );
-    }
+    const { away } = this;
+    if (away !== undefined) throw new Silent(away);
     this.#stop?.throwIfAborted();
     const mayRepeat = out.method !== 'POST' || out.repeatable === true;
     for (let fresh = out.fresh === true || !mayRepeat; ; fresh = true) {
@@ -221,14 +218,14 @@ export class Wire {
     };
   }
 
-  /** True when the server stopped answering, whatever was asked: what it did not answer says nothing about its rules. */
-  get isAway(): boolean {
+  /** That the server stopped answering, whatever was asked, in a sentence: then what it did not answer says nothing about its rules. */
+  get away(): string | undefined {
     const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
     const checks = new Set(this.#away.map(({ check }) => check));
-    return (
-      silent.length >= MOST_SILENT ||
-      (this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE)
-    );
+    const isOutage = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
+    return isOutage || silent.length >= MOST_SILENT
+      ? `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`
+      : undefined;
   }
 
   /** Forgets the unanswered requests, because the server is being restarted. */

@@ -247,8 +247,8 @@ export class ResultBook {
 
   /** The report of the run, in the order of its checks. */
   report(about: About, profile: Profile): RunReport {
-    if (this.#wire.isAway)
-      this.problem ??= { sentence: 'The server stopped answering: see its log, and run again.' };
+    const { away } = this.#wire;
+    if (away !== undefined) this.problem ??= { sentence: away };
     const results = this.#cases.flatMap(({ id }) => {
       const judged = this.#judged.get(id);
       return judged === undefined ? [] : [this.#result(judged)];
