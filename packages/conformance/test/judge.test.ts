@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import http from 'node:http';
-import net, { type AddressInfo, type Socket } from 'node:net';
+import net, { type Socket } from 'node:net';
 import test, { after, describe } from 'node:test';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ import {
   readDraft,
   type Draft,
 } from '../src/check/target.ts';
-import { CERTIFICATE } from './listen.ts';
+import { CERTIFICATE, listen } from './listen.ts';
 import { ACCOUNTS } from './peers/partners.ts';
 import { VIRTUAL_CLOCK } from './virtual-clock.ts';
 
@@ -100,11 +100,9 @@ async function withServer<T>(
     socket.on('error', () => socket.destroy());
     socket.on('close', () => open.delete(socket));
   });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', () => resolve());
-  });
+  const port = await listen(server);
   try {
-    return await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    return await use(`http://127.0.0.1:${port}`);
   } finally {
     for (const socket of open) socket.destroy();
     await new Promise((resolve) => {

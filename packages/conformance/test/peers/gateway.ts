@@ -13,8 +13,6 @@ export interface Gateway {
   readonly rate?: number;
   /** Changes an answer before it leaves. */
   readonly answer?: (answer: GatewayAnswer) => GatewayAnswer;
-  /** Writes the answer in a way of its own. */
-  readonly write?: (answer: GatewayAnswer, response: http.ServerResponse) => void;
 }
 
 export interface GatewayAnswer {
@@ -52,8 +50,7 @@ export async function openGateway(
     const came = isTooMany ? TOO_MANY : await inner(incoming, Buffer.concat(chunks));
     const answer = gateway.answer?.(came) ?? came;
     if (gateway.latency_ms !== undefined) await pause(CLOCK, gateway.latency_ms);
-    if (gateway.write !== undefined) gateway.write(answer, response);
-    else response.writeHead(answer.status, answer.headers).end(answer.body);
+    response.writeHead(answer.status, answer.headers).end(answer.body);
   }
 
   async function inner(incoming: http.IncomingMessage, body: Buffer): Promise<GatewayAnswer> {

@@ -133,17 +133,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 }, within_ms: 20_000 },
   { name: 'that takes two seconds', gateway: { latency_ms: 2_000 }, within_ms: 240_000 },
   {
-    name: 'with header names in capitals',
-    gateway: {
-      answer: (a) => ({
-        ...a,
-        headers: Object.fromEntries(
-          Object.entries(a.headers).map(([name, value]) => [name.toUpperCase(), value]),
-        ),
-      }),
-    },
-  },
-  {
     name: 'behind a gateway whose errors are web pages',
     gateway: {
       answer: (a) =>
@@ -268,33 +257,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     profile: 'strict',
   },
   { name: 'with a way to cancel a payment', how: 'with-a-cancellation' },
-  {
-    name: 'behind a gateway that speaks HTTP/1.0',
-    gateway: {
-      write: ({ status, body }, { socket }) => {
-        const head = `HTTP/1.0 ${String(status)} Status\r\nContent-Type: application/json\r\n\r\n`;
-        socket?.end(Buffer.concat([Buffer.from(head), body]));
-      },
-    },
-  },
-  {
-    name: 'that says 103 before each answer',
-    gateway: {
-      write: ({ status, headers, body }, response) => {
-        response.writeEarlyHints({ link: '</docs>; rel=preconnect' });
-        response.writeHead(status, headers).end(body);
-      },
-    },
-  },
-  {
-    name: 'that writes its JSON with tabs and carriage returns',
-    gateway: {
-      answer: rewritten(
-        (body) =>
-          `\r\n ${JSON.stringify(body, null, '\t').replaceAll('":', '" \t:').replaceAll('\n', '\r\n')}\r\n`,
-      ),
-    },
-  },
   { name: 'that escapes every character of its JSON', gateway: { answer: rewritten(escaped) } },
   {
     name: 'with nested namesakes of the fields',
@@ -391,11 +353,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
         headers: { 'Content-Type': 'application/json' },
         body: 'null',
       }),
-    warns: ['P11'],
-  },
-  {
-    name: 'that answers a read of an unknown payment with an empty object',
-    behaviour: () => instead('get_account_payment', 404, { status: 200, body: {} }),
     warns: ['P11'],
   },
   {
