@@ -222,20 +222,14 @@ const OAUTH_FIELDS = {
 };
 
 const authentication: Read<Authentication> = (value, at) => {
-  const method = isRecord(value) ? value['method'] : undefined;
-  const known: Read<unknown> = (given) => given;
+  const { method, ...given } = isRecord(value) ? value : {};
   // The fields of the other method may be present too: flags and the environment choose between them.
-  const others = (fields: object) =>
-    Object.fromEntries(Object.keys(fields).map((name) => [name, known]));
-  if (method === 'key') {
-    const read = object({ ...others(OAUTH_FIELDS), method: known, ...KEY_FIELDS })(value, at);
-    return { method, header: read.header, key: read.key };
-  }
-  if (method === 'oauth') {
-    const read = object({ ...others(KEY_FIELDS), method: known, ...OAUTH_FIELDS })(value, at);
-    const { token_url, client_id, client_secret, scope } = read;
-    return { method, token_url, client_id, client_secret, scope };
-  }
+  const without = (others: object): Draft =>
+    Object.fromEntries(
+      Object.entries(given).filter(([name]) => !(name.replace(/_env$/, '') in others)),
+    );
+  if (method === 'key') return { method, ...object(KEY_FIELDS)(without(OAUTH_FIELDS), at) };
+  if (method === 'oauth') return { method, ...object(OAUTH_FIELDS)(without(KEY_FIELDS), at) };
   throw new TargetProblem(
     isMissing(method)
       ? 'The authentication method is missing: pass --auth key or --auth oauth.'

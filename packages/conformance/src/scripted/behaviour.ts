@@ -84,8 +84,6 @@ export interface Behaviour {
   born?(payment: StoredPayment, call: Call, partner: Book): void;
   /** A PUT found an existing payment: changes the payment before the answer. */
   repeat?(payment: StoredPayment, call: Call, partner: Book): void;
-  /** Runs after a PUT is committed, whether new or repeated, and before it is answered. */
-  stored?(payment: StoredPayment, call: Call, partner: Book): void;
   /** A payment has just ended. */
   ended?(payment: StoredPayment, partner: Book): void;
   /** Replaces an answer before it is sent; undefined leaves it unchanged. */
@@ -119,7 +117,6 @@ export function together(of: (call?: Call) => readonly Behaviour[]): Required<Be
     },
     born: (...given) => of(given[1]).forEach((one) => one.born?.(...given)),
     repeat: (...given) => of(given[1]).forEach((one) => one.repeat?.(...given)),
-    stored: (...given) => of(given[1]).forEach((one) => one.stored?.(...given)),
     ended: (...given) => of().forEach((one) => one.ended?.(...given)),
     async answer(call, answer, partner) {
       let reply: Reply = answer;

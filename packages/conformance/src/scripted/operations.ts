@@ -101,7 +101,6 @@ async function putPayment(inside: Inside, call: Call, body: Buffer | undefined):
     behaviour.born(payment, call, book);
     book.store(payment);
   } else behaviour.repeat(payment, call, book);
-  behaviour.stored(payment, call, book);
   return { status: 200, body: book.record(payment) };
 }
 

@@ -125,7 +125,6 @@ export async function startScriptedPartner(options: ScriptedPartnerOptions) {
     /** Those about one payment. */
     exchangesOf: (platform_payment_id: string): readonly Call[] =>
       desk.byPayment.get(platform_payment_id) ?? [],
-    accounts: () => book.accounts(),
     /** Another host, to which some scenarios redirect. */
     stray_url: stray.url,
     /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */

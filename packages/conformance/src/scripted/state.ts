@@ -109,10 +109,6 @@ export class Book {
     return this.#postings;
   }
 
-  accounts(): readonly ScriptedAccount[] {
-    return [...this.#accounts.values()];
-  }
-
   find(key: string): StoredPayment | undefined {
     return this.#byKey.get(key);
   }

@@ -1045,7 +1045,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     () => {
       let current: StoredPayment | undefined;
       return {
-        stored: (payment) => void (current = payment),
+        born: (payment) => void (current = payment),
         async answer(call, answer, partner) {
           if (call.method !== 'PUT' || answer.status !== 200) return undefined;
           await pause(CLOCK, 3);
