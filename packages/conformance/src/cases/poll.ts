@@ -333,19 +333,24 @@ const p58: PartnerCase = {
   creates: uses('first'),
   async run(t: PartnerContext) {
     const { intent, put } = await t.accepted();
-    const { reply, record } = await t.ended(intent);
-    const { status, posted_at, initiated_at } = record;
+    const { status, posted_at, initiated_at } = (await t.ended(intent)).record;
     const posted = instantOf(posted_at);
     t.given(status === 'succeeded' && posted !== undefined, 'no payment has a readable posted_at');
-    // Use the server's own clock where it sends one, so that both times are from the same clock.
-    const date = Date.parse(reply.headers['date'] ?? '');
-    const shown = Number.isNaN(date) ? reply.came : Math.min(reply.came, date + 1_000);
     // Its ledger may use another clock; initiated_at shows how far that clock is behind.
     const behind = Math.max(0, put.sent - (instantOf(initiated_at) ?? put.sent));
-    const expected = `succeeded shown within ${MOST_LATE_MS / 1_000} s of posted_at`;
-    t.should(shown - behind - posted <= MOST_LATE_MS, expected, reply, {
-      got: `posted_at ${show(posted_at)}, first shown ${at(reply.came)}`,
-    });
+    // By when a read was sent that does not show it, not by when one was sent that does: the judge may be slow.
+    const late = t.run.seen.filter(
+      ({ intent: one, reply, record }) =>
+        one === intent &&
+        record['status'] === 'processing' &&
+        reply.sent - behind - posted > MOST_LATE_MS,
+    );
+    t.none(
+      late.map(({ reply }) => reply),
+      `succeeded in every read more than ${MOST_LATE_MS / 1_000} s after posted_at`,
+      (reply) => `posted_at ${show(posted_at)}, and processing in a read of ${at(reply.sent)}`,
+      { level: 'should' },
+    );
   },
 };
 

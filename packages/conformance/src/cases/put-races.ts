@@ -208,7 +208,7 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
     const read = await t.read(intent);
     if (isTerminalWord(recordOf(read)?.['status'])) return;
     const expected = `a terminal status within ${declared} s for the payment accepted before the restart`;
-    const isInTime = t.must(run.now() < deadline, expected, read, { clause: 'RU3' });
+    const isInTime = t.must(read.sent < deadline, expected, read, { clause: 'RU3' });
     if (!isInTime) return;
     await run.sleep(run.pace.poll_first_ms);
   }

@@ -460,7 +460,9 @@ export class PartnerContext extends Context<PartnerRun> {
   async #poll(intent: Intent, options: CallOptions): Promise<Life> {
     const { run } = this;
     const reads: Seen[] = [];
-    const deadline = (run.asked(intent)?.at ?? run.now()) + run.window_ms + WINDOW_SLACK_MS;
+    // From its acceptance: before, the request may have waited for its turn here.
+    const accepted = run.putsOf(intent)[0]?.reply.came ?? run.asked(intent)?.at ?? run.now();
+    const deadline = accepted + run.window_ms + WINDOW_SLACK_MS;
     let wait = run.pace.poll_first_ms;
     let missing = 0;
     for (let polls = 1; ; polls += 1) {
@@ -474,9 +476,10 @@ export class PartnerContext extends Context<PartnerRun> {
       // A payment that is never found will not end; P56 reports it as missing.
       const gone = last.status !== undefined && last.status >= 400 && last.status !== 429;
       missing = gone && reads.length === 0 ? missing + 1 : 0;
-      const isLate = run.endsLater ? polls >= POLLS_WITHOUT_WAITING : run.now() + wait > deadline;
+      // A payment has all of its window: only a read that was sent after it can say that it did not end.
+      const isLate = run.endsLater ? polls >= POLLS_WITHOUT_WAITING : last.sent >= deadline;
       if (isLate || missing >= MAX_MISSING) return { reads, end: undefined, last };
-      await run.sleep(wait);
+      await run.sleep(run.endsLater ? wait : Math.min(wait, Math.max(0, deadline - run.now())));
       wait = Math.min(wait * 1.4, run.pace.poll_longest_ms);
     }
   }

@@ -191,6 +191,12 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     },
   },
   {
+    name: 'that needs all of the time that it declares',
+    behaviour: () => ({
+      born: (payment) => void (payment.ending = { ...payment.ending, after_ms: 19_900 }),
+    }),
+  },
+  {
     name: 'that posts at night',
     behaviour: () => ({
       born: (payment) => {
