@@ -30,7 +30,11 @@ export async function openAdapters(
     if (name === 'sandbox') continue;
     adapters.push(name === 'stripe' ? openStripe(config.stripe) : await load(name));
   }
-  for (const given of config.fundingAdapters ?? []) adapters.push(adapterOf(given));
+  for (const given of config.fundingAdapters ?? []) {
+    const adapter = adapterOf(given);
+    if (adapter === undefined) throw new ConfigurationError('a given funding adapter is none');
+    adapters.push(adapter);
+  }
   const seen = new Set<string>();
   for (const adapter of adapters) {
     if (!/^[a-z][a-z0-9_]{0,31}$/.test(adapter.name) || adapter.name === 'sandbox') {
@@ -88,51 +92,37 @@ async function load(name: string): Promise<FundingAdapter> {
       `the funding adapter ${name} cannot be loaded: ${messageOf(error)}`,
     );
   }
-  if (!has(made, ADAPTER) && !isElsewhere(made)) {
-    throw new ConfigurationError(
-      `the default export of ${name} is not a funding adapter: it needs name, methods, ${ADAPTER.join(', ')}; or name and methods, all of them collected elsewhere`,
-    );
-  }
-  return adapterOf(made as FundingAdapter | CollectedElsewhere);
-}
-
-const COLLECTIONS: ReadonlySet<unknown> = new Set([
-  undefined,
-  'reserved',
-  'afterwards',
-  'elsewhere',
-]);
-const ADAPTER = ['authorize', 'capture', 'void', 'refund'];
-
-function has(made: unknown, acts: readonly string[]): boolean {
-  if (typeof made !== 'object' || made === null) return false;
-  const parts = new Map<string, unknown>(Object.entries(made));
-  return (
-    typeof parts.get('name') === 'string' &&
-    (typeof parts.get('methods') === 'function' || Array.isArray(parts.get('methods'))) &&
-    acts.every((act) => typeof parts.get(act) === 'function')
+  const adapter = adapterOf(made);
+  if (adapter !== undefined) return adapter;
+  throw new ConfigurationError(
+    `the default export of ${name} is not a funding adapter: it needs name, methods, ${ACTS.join(', ')}; or name and methods, all of them collected elsewhere`,
   );
 }
 
-/** Whether nothing of these methods is ever asked for: then no function is needed. */
-function isElsewhere(made: unknown): made is CollectedElsewhere {
-  if (!has(made, [])) return false;
-  const { methods } = made as CollectedElsewhere;
-  return (
-    Array.isArray(methods) &&
-    methods.length > 0 &&
-    methods.every((method: AdapterMethod) => method.collection === 'elsewhere')
-  );
-}
+const COLLECTIONS: readonly unknown[] = [undefined, 'reserved', 'afterwards', 'elsewhere'];
+const ACTS = ['authorize', 'capture', 'void', 'refund'] as const;
 
-function adapterOf(given: FundingAdapter | CollectedElsewhere): FundingAdapter {
-  if (has(given, ADAPTER)) return given as FundingAdapter;
+/** The adapter, with acts that are never asked for where all its methods are collected elsewhere; undefined for what is none. */
+function adapterOf(given: unknown): FundingAdapter | undefined {
+  const parts = (given ?? {}) as { readonly [Part in keyof FundingAdapter]?: unknown };
+  const { name, methods } = parts;
+  if (typeof name !== 'string') return undefined;
+  const isWhole = ACTS.every((act) => typeof parts[act] === 'function');
+  if (isWhole && typeof methods === 'function') return given as FundingAdapter;
+  if (!Array.isArray(methods) || methods.length === 0) return undefined;
+  const fixed: readonly AdapterMethod[] = methods;
+  if (!fixed.every(({ collection }) => collection === 'elsewhere')) return undefined;
   const never = (): never => {
-    throw new Error(`the funds of ${given.name} are collected elsewhere`);
+    throw new Error(`the funds of ${name} are collected elsewhere`);
   };
-  const methods = (): readonly AdapterMethod[] => (given as CollectedElsewhere).methods;
-  const { name } = given;
-  return { name, methods, authorize: never, capture: never, void: never, refund: never };
+  return {
+    name,
+    methods: () => fixed,
+    authorize: never,
+    capture: never,
+    void: never,
+    refund: never,
+  };
 }
 
 /**
@@ -148,7 +138,7 @@ function problemOf(method: AdapterMethod, adapter: FundingAdapter): string | und
     return 'needs a label, which the customer sees';
   if (typeof sandbox !== 'boolean')
     return 'needs sandbox: true if it moves no money, false if it does';
-  if (!COLLECTIONS.has(method.collection))
+  if (!COLLECTIONS.includes(method.collection))
     return 'has an unknown collection: reserved, afterwards or elsewhere';
   for (const limit of [least, most]) {
     if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1))

@@ -21,20 +21,15 @@ const useStatement = sql(
   `UPDATE duebridge_platform.saved_customers SET used_at = now()
     WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL RETURNING reference`,
 );
-const digestStatement = sql(
-  'saved_digest',
-  'SELECT email_digest FROM duebridge_platform.customers WHERE customer_id = $1',
-);
-/** Of two pages that open at once the later one keeps its own, and the first is of no use to anybody. */
+/**
+ * Of two pages that open at once the first one keeps its own, and the other's is of no use to anybody. A person who was erased meanwhile
+ * has no digest, and could not be found again: nothing is kept.
+ */
 const keepStatement = sql(
   'saved_keep',
-  `INSERT INTO duebridge_platform.saved_customers (flow_id, adapter, reference, email_digest) VALUES ($1, $2, $3, $4)
+  `INSERT INTO duebridge_platform.saved_customers (flow_id, adapter, reference, email_digest)
+   SELECT $1, $2, $3, c.email_digest FROM duebridge_platform.customers c WHERE c.customer_id = $4 AND c.email_digest IS NOT NULL
    ON CONFLICT (flow_id, adapter) DO NOTHING`,
-);
-const findStatement = sql(
-  'saved_find',
-  `SELECT reference FROM duebridge_platform.saved_customers
-    WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL`,
 );
 const eraseStatement = sql(
   'saved_erase',
@@ -77,31 +72,23 @@ export async function openSaved(
 ): Promise<FlowSavedMethods> {
   const { saved, name } = adapter;
   if (saved === undefined || flow_id === null) return { data: null };
-  const use = async (): Promise<string | undefined> =>
-    (await database.query<{ reference: string }>(useStatement, [flow_id, name]))[0]?.reference;
-  let reference = await use();
+  let reference = await savedCustomer(database, name, flow_id);
   if (reference === undefined) {
-    const [customer] = await database.query<{ email_digest: Buffer | null }>(digestStatement, [
-      customer_id,
-    ]);
-    // A person who was erased meanwhile could not be found again.
-    const digest = customer?.email_digest ?? null;
-    if (digest === null) return { data: null };
     const made = await saved.create();
-    await database.query(keepStatement, [flow_id, name, made, digest]);
-    reference = await use();
+    await database.query(keepStatement, [flow_id, name, made, customer_id]);
+    reference = await savedCustomer(database, name, flow_id);
     if (reference !== made) await saved.forget(made);
   }
   return { data: reference === undefined ? null : await saved.open(reference) };
 }
 
-/** The customer's object, for a payment of this flow. */
+/** The customer's object, which this use keeps for another time; undefined when there is none. */
 export async function savedCustomer(
   on: Queryable,
   adapter: string,
   flow_id: Buffer,
 ): Promise<string | undefined> {
-  const [row] = await on.query<{ reference: string }>(findStatement, [flow_id, adapter]);
+  const [row] = await on.query<{ reference: string }>(useStatement, [flow_id, adapter]);
   return row?.reference;
 }
 
