@@ -1,7 +1,7 @@
 /**
  * The bank of a test: the page to which a test amount sends the customer for an approval (decision 161).
  *
- * enters: the id of a payment that waits for its customer.  leaves: the answer, in the sandbox's book, and word of it for the funds.
+ * enters: the id of a payment that waits for its customer.  leaves: the answer, which the sandbox keeps, and word of it for the funds.
  * holds:  no money moves by it, and it shows nothing but an amount; the id, which is random, is all that opens it.
  */
 import crypto from 'node:crypto';

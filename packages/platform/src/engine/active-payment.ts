@@ -46,9 +46,14 @@ export function activePayment(
   row: PaymentRow,
   slot: number,
   group: PaymentGroup,
-  acceptedAt: number,
-  at: number,
+  {
+    now,
+    at,
+    databaseNow,
+  }: { readonly now: number; readonly at: number; readonly databaseNow: string },
 ): ActivePayment {
+  const { accepted_at } = row;
+  const ageMs = accepted_at === null ? 0 : Date.parse(databaseNow) - Date.parse(accepted_at);
   return {
     at,
     platform_payment_id: row.platform_payment_id,
@@ -62,7 +67,8 @@ export function activePayment(
     maybeSent: row.maybe_sent === true,
     declined: undefined,
     payment_id: row.payment_id,
-    acceptedAt,
+    // Never in the future: the database's clock may have been stepped back since, and the next poll would wait for it (EE7).
+    acceptedAt: Math.floor(now - Math.max(0, ageMs)),
     unsaved: undefined,
     saving: undefined,
     slot,

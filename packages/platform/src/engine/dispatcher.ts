@@ -123,12 +123,9 @@ export class Dispatcher {
     const { platform_payment_id, slot } = row;
     if (this.#ended || slot === null || this.#payments.has(platform_payment_id)) return false;
     const now = this.#on.clock.monotonic();
-    const { accepted_at } = row;
-    const ageMs =
-      accepted_at === null ? 0 : Date.parse(this.#on.databaseNow()) - Date.parse(accepted_at);
-    const acceptedAt = Math.floor(now - ageMs);
     const at = Math.ceil(now + delayMs);
-    const payment = activePayment(row, slot, this.#groupOf(row), acceptedAt, at);
+    const times = { now, at, databaseNow: this.#on.databaseNow() };
+    const payment = activePayment(row, slot, this.#groupOf(row), times);
     this.#payments.set(platform_payment_id, payment);
     this.#enqueue(payment);
     return true;

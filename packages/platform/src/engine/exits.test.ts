@@ -83,7 +83,11 @@ function reached(): Set<PaymentStage> {
     workedAt: 0,
   } as const;
   const row = { stage: 'created', status: 'processing', created_at: '', accepted_at: null };
-  const first: PaymentMemory = activePayment(row as PaymentRow, 0, undefined as never, 0, 0);
+  const first: PaymentMemory = activePayment(row as PaymentRow, 0, undefined as never, {
+    now: 0,
+    at: 0,
+    databaseNow: '',
+  });
   const stages = new Set<PaymentStage>();
   const queue: [PaymentStage, PaymentMemory][] = [['created', { ...first }]];
   for (const [stage, memory] of queue) {

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Acceptance } from '../partners/payment-record.ts';
+import type { PaymentRow } from '../store/payments.ts';
+import { activePayment } from './active-payment.ts';
 import type { Ending } from '../store/payments.ts';
 import {
   decide,
@@ -475,4 +477,13 @@ test('a partner’s times are learned from its own clock where our polls do not 
   assert.equal(found(1_500, { tries: 1 }), 1_500, 'by its clock alone where the call was a retry');
   assert.equal(found(null, {}, { askedToWait: true }), 2_000, 'a read that was held until then');
   assert.equal(polled(payment, PROCESSING, { startedAt: NOW - 300 }).memory.processingMs, 1_700);
+});
+
+test('a payment accepted in the future, by a clock that was stepped back since, counts as accepted now [EE7]', () => {
+  const row = { accepted_at: '2026-03-01T11:00:00.000Z', created_at: '' } as PaymentRow;
+  const ages = ['2026-03-01T10:00:00.000Z', '2026-03-01T11:00:05.000Z'].map((databaseNow) => {
+    const times = { now: 60_000, at: 60_000, databaseNow };
+    return 60_000 - activePayment(row, 0, undefined as never, times).acceptedAt;
+  });
+  assert.deepEqual(ages, [0, 5_000]);
 });
