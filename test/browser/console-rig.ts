@@ -3,69 +3,13 @@
  * payments of each kind, three operators, and one of the partner. For the tests and for the pictures.
  */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { OperatorKeyGrant } from '@duebridge/contract';
 import type { Cleanup } from '@duebridge/runtime/testing';
 import { until } from '@duebridge/runtime/testing';
 import {
+  startTestPartner,
   startTestPlatform,
   type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
-import { listen } from '../support/listening.ts';
-
-/** The partner's answers, by account: `pays` settles, `refuses` answers 422 to every PUT, `misbooks`
- * books a cent more, anything else stays in processing. */
-async function startPartner(cleanup: Cleanup): Promise<string> {
-  const payments = new Map<string, Record<string, unknown>>();
-  const server = createServer((request, response) => {
-    let text = '';
-    request.on('data', (chunk) => (text += String(chunk)));
-    request.on('end', () => {
-      const answer = (status: number, body: object): void => {
-        response.writeHead(status, { 'content-type': 'application/json' });
-        response.end(JSON.stringify(body));
-      };
-      const [, , biller_id, , account_id = '', rest, id = ''] = (request.url ?? '').split('/');
-      if (rest === undefined) {
-        if (!account_id.startsWith('duebridge-test'))
-          return answer(200, { biller_id, account_id, status: 'active' });
-        return answer(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no' });
-      }
-      if (request.method === 'PUT' && account_id.startsWith('refuses')) {
-        const message = 'This account takes no payments online.';
-        return answer(422, { code: 'ACCOUNT_LOCKED', message });
-      }
-      if (request.method === 'PUT' && !payments.has(id)) {
-        const pays = account_id.startsWith('pays');
-        const order = JSON.parse(text) as { amount_in_cents: number };
-        if (account_id.startsWith('misbooks')) order.amount_in_cents += 1;
-        const now = new Date().toISOString();
-        payments.set(id, {
-          payment_id: `there-${id}`,
-          platform_payment_id: id,
-          biller_id,
-          account_id,
-          ...order,
-          customer: 'Josephine Quimby',
-          status: pays ? 'succeeded' : 'processing',
-          initiated_at: now,
-          posted_at: pays ? now : null,
-        });
-      }
-      const payment = payments.get(id);
-      if (payment === undefined) answer(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
-      else answer(200, payment);
-    });
-  });
-  const port = await listen(server);
-  cleanup.after(async () => {
-    server.closeAllConnections();
-    server.close();
-    await once(server, 'close');
-  });
-  return `http://127.0.0.1:${port}`;
-}
 
 /** What `partner report` sends of a run in which one check failed and one could not be judged. */
 export const CONFORMANCE_REPORT = {
@@ -98,7 +42,10 @@ export interface WorkingDay {
   /** The partner's own, for Create Token. */
   readonly credentials: Record<string, string>;
   token: TestPlatform['token'];
-  /** Confirms a payment and waits until it is where its account leads it. */
+  /**
+   * Confirms a payment and waits until it is where its account leads it: of `pays-…` it settles, `refuses-…` is answered 422 to every PUT,
+   * of `misbooks-…` a cent more is booked, and any other stays in processing.
+   */
   pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
 }
 
@@ -111,34 +58,40 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
     company_id: '1234567890',
   };
   const platform = await startTestPlatform(cleanup, { webDist: dist, payer });
-  const added = await platform.admin('POST', '/admin/v1/partners', {
-    partner_id: 'springfield-water',
-    name: 'Springfield Water',
-    kind: 'biller',
-    biller_id: 'water',
-    base_url: await startPartner(cleanup),
-    origins: [],
-    budget: { wait_seconds: 0 },
-    auth: { method: 'key', header: 'x-partner-key', key: 'partner-key-of-the-console' },
-  });
-  assert.equal(added.status, 200, added.text);
+  const partner = await startTestPartner(cleanup);
+  const partner_id = 'springfield-water';
+  const budget = { wait_seconds: 0 };
+  await platform.register(partner, { partner_id, name: 'Springfield Water', budget });
   const keys = { ada: 'admin', bob: 'operator', vic: 'viewer', wen: 'partner' };
   for (const [operator_id, role] of Object.entries(keys)) {
     const name = operator_id[0]?.toUpperCase() + operator_id.slice(1);
-    const of = role === 'partner' ? { partner_id: 'springfield-water' } : {};
-    await platform.admin('POST', '/admin/v1/operators', { operator_id, name, role, ...of });
-    const grant = await platform.admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
-    Object.assign(keys, {
-      [operator_id]: (grant.body as unknown as OperatorKeyGrant).operator_key,
-    });
+    const of = role === 'partner' ? { partner_id } : {};
+    const { operator_key } = await platform.operator(operator_id, role, { name, ...of });
+    Object.assign(keys, { [operator_id]: operator_key });
   }
-  const credentials = await platform.credentials('springfield-water');
+  const credentials = await platform.credentials(partner_id);
   return {
     platform,
     keys,
     credentials,
     token: (headers) => platform.token(headers),
     async pay(account_id, amount_in_cents, email) {
+      partner.accounts.set(account_id, { biller_id: 'water', account_id, status: 'active' });
+      const now = new Date().toISOString();
+      const [kind] = account_id.split('-');
+      if (kind === 'refuses')
+        partner.refusals.set(account_id, {
+          code: 'ACCOUNT_LOCKED',
+          message: 'This account takes no payments online.',
+        });
+      if (kind === 'pays') partner.endings.set(account_id, { status: 'succeeded', posted_at: now });
+      if (kind === 'misbooks')
+        partner.endings.set(account_id, {
+          amount_in_cents: amount_in_cents + 1,
+          customer: 'Josephine Quimby',
+          status: 'processing',
+          posted_at: null,
+        });
       const { session } = await platform.session(credentials, account_id, email);
       const made = await platform.confirm(session, { amount_in_cents });
       assert.equal(made.status, 200, made.text);

@@ -112,6 +112,7 @@ test('a partner is paused and resumed with a reason, and tested', async () => {
   await act(page, 'Resume', 'done');
   await page.getByText('active', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Test the connection' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Test the connection' }).click();
   await page.getByText(/accepts the credentials/).waitFor();
   await page.getByRole('columnheader', { name: 'p95' }).waitFor();
   await close();
@@ -343,7 +344,7 @@ test('more differences than a page holds are read page by page, and Back leads t
   await close();
 });
 
-test('a person is shown, erased, and gone; the address bar never names them', async () => {
+test('a person’s payments are found by their e-mail address, which the address bar never has', async () => {
   await work.pay('pays-3', 5_100, 'forget@example.com');
   const { page, close } = await signIn('ada');
   await search(page, 'forget@example.com', 'E-mail: forget@example.com (audited)');
@@ -356,22 +357,7 @@ test('a person is shown, erased, and gone; the address bar never names them', as
   assert.equal(await page.locator('tr[data-row]').count(), 1);
   await page.getByRole('button', { name: 'email: forget@example.com' }).click();
   await page.locator('tr[data-row]').nth(1).waitFor();
-  await page.getByRole('link', { name: 'People' }).click();
-  await page.getByLabel('E-mail').fill('forget@example.com');
-  await page.getByLabel(/Reason/).fill('they asked');
-  await page.getByRole('button', { name: 'Show' }).click();
-  await page.getByRole('cell', { name: 'Josephine-canary Quimby-canary' }).waitFor();
-  await act(page, 'Erase this person', 'they asked');
-  await page.getByText('Erased 1 records.').waitFor();
-  await page.getByLabel('E-mail').fill('forget@example.com');
-  await page.getByLabel(/Reason/).fill('is it gone?');
-  await page.getByRole('button', { name: 'Show' }).click();
-  await page.getByText('Resource not found').waitFor();
   await close();
-  assert.deepEqual(
-    [(await auditOf('person_shown'))[0]?.actor, (await auditOf('person_erased'))[0]?.actor],
-    ['ada', 'ada'],
-  );
 });
 
 test('what one operator saw, searched and named is gone for the next person in the same tab', async () => {
@@ -414,20 +400,14 @@ test('what one operator saw, searched and named is gone for the next person in t
   await close();
 });
 
-test('an export is saved as a file, says how far it is, and one that breaks off saves nothing', async () => {
+test('an export of what the filters find is saved as a file', async () => {
   const id = await work.pay('pays-4', 6_100, 'live@example.com');
   const { page, close } = await signIn('bob');
   await page.goto(`${work.platform.adminUrl}/console/payments?amount=61`);
   const stored = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Export CSV' }).click();
-  const lines = (await readFile(await (await stored).path(), 'utf8')).trim().split('\n');
-  assert.match(lines[1] ?? '', new RegExp(id));
-  await page.getByText(`${lines.length - 1} payment exported.`).waitFor();
-  await page.route('**/payments/export**', (route) =>
-    route.fulfill({ status: 503, json: { code: 'UNAVAILABLE', message: 'Not now.' } }),
-  );
-  await page.getByRole('button', { name: 'Export CSV' }).click();
-  await page.getByText('Nothing was saved, because the export broke off: Not now.').waitFor();
+  await page.getByRole('link', { name: 'Export CSV' }).click();
+  const text = await readFile(await (await stored).path(), 'utf8');
+  assert.match(text.trim(), new RegExp(`^platform_payment_id,.*\\r\\n${id},.*$`));
   await close();
 });
 
@@ -510,7 +490,7 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
   await close();
 });
 
-test('how a biller is paid is set; a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
+test('a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
   await work.pay('pays-78', 3_100, 'file@example.com');
   await work.platform.database.transaction(async (tx) => {
     await tx.query(
@@ -522,32 +502,17 @@ test('how a biller is paid is set; a file for the bank is made of the transfers 
       `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents) VALUES ('in-a-file-1', 'pain001', 3100)`,
     );
   });
+  const set = await work.platform.admin('POST', '/admin/v1/partners/springfield-water/payout', {
+    way: 'pain001',
+    holder_name: 'Springfield Water',
+    routing_number: '021000021',
+    account_number: '12345678',
+  });
+  assert.equal(set.status, 200, set.text);
   const { page, close } = await signIn('ada');
   await page.getByRole('link', { name: 'Money', exact: true }).click();
-  // How the biller is paid is set on its line of the same page.
   await page.getByRole('link', { name: 'water', exact: true }).first().click();
-  await page.getByLabel('Account of').fill('Springfield Water');
-  await page.getByLabel('Routing number').fill('021000021');
-  await page.getByLabel('Account number').fill('12345678');
-  await page.getByLabel('At least, in dollars').fill('25');
-  await page.getByRole('button', { name: 'Set how it is paid' }).click();
-  const how = page.getByRole('row').filter({ hasText: 'pain001' });
-  await how.getByRole('cell', { name: '$25.00' }).waitFor();
-  // Another account ends no hold, and leaves the least amount as it is.
-  const change = async (account: string, held: string): Promise<void> => {
-    await page.getByLabel('Account number').fill(account);
-    await page.getByLabel('Held').selectOption(held);
-    await page.getByRole('button', { name: 'Set how it is paid' }).click();
-    await how.getByRole('cell', { name: account.slice(-4) }).waitFor();
-  };
-  await change('87654321', 'yes');
-  await how.getByText('nothing is transferred').waitFor();
-  await change('12345678', 'as it is');
-  await how.getByText('nothing is transferred').waitFor();
-  await how.getByRole('cell', { name: '$25.00' }).waitFor();
-  await change('12345678', 'no');
-  await how.getByText('nothing is transferred').waitFor({ state: 'detached' });
-  await page.getByRole('link', { name: 'Money', exact: true }).click();
+  await page.getByRole('cell', { name: 'Springfield Water' }).waitFor();
   const make = async (): Promise<void> => {
     const label = 'Make a pain.001 file';
     await page.getByRole('button', { name: label }).first().click();
@@ -638,7 +603,6 @@ test('every page passes axe, light and dark', async () => {
     '/reconciliation',
     '/money',
     '/audit',
-    '/people',
   ]) {
     await page.goto(`${work.platform.adminUrl}/console${path}`);
     await page.getByRole('heading', { level: 1 }).waitFor();

@@ -283,6 +283,8 @@ export interface TestPartner {
   mode: 'ok' | 'broken' | 'silent';
   /** What a payment becomes; until it is set for an account its payments stay in processing. */
   readonly endings: Map<string, object>;
+  /** By account id, the body of a 422 to every PUT. */
+  readonly refusals: Map<string, object>;
   /** How many different payments it has been given. */
   readonly payments: Map<string, object>;
 }
@@ -300,6 +302,7 @@ export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
     asked: [] as string[],
     mode: 'ok' as TestPartner['mode'],
     endings: new Map<string, object>(),
+    refusals: new Map<string, object>(),
     payments: new Map<string, object>(),
   };
   for (const account_id of ['a1', 'a2', 'a3']) {
@@ -335,6 +338,8 @@ export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
         ? send(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no such account' })
         : send(200, found);
     }
+    const refusal = partner.refusals.get(account_id);
+    if (request.method === 'PUT' && refusal) return send(422, refusal);
     if (request.method === 'PUT' && !partner.payments.has(id)) {
       const { amount_in_cents, platform_batch_id } = JSON.parse(text) as Record<string, unknown>;
       partner.payments.set(id, {

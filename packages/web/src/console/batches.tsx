@@ -1,11 +1,5 @@
 /** Batches, their reconciliation, and the open differences. */
-import type {
-  BatchView,
-  DifferencePage,
-  ListedBatch,
-  OpenDifference,
-  Reconciliation,
-} from '@duebridge/contract';
+import type { BatchView, ListedBatch, OpenDifference, Reconciliation } from '@duebridge/contract';
 import type { ComponentChildren, TargetedEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import { post, wordsOf } from './api.ts';
@@ -21,9 +15,8 @@ import {
   List,
   moment,
   money,
+  reread,
   Show,
-  ShowPage,
-  Table,
   toBatch,
   toPartner,
   toPayment,
@@ -96,16 +89,15 @@ export function BatchPageOf({ id }: { id: string }) {
         <a href={link('batches')}>Batches</a>
       </p>
       <h1>Batch {id}</h1>
-      <Show<BatchView> path={path}>{(data, again) => <Batch {...{ data, path, again }} />}</Show>
+      <Show<BatchView> path={path}>{(data) => <Batch {...{ data, path }} />}</Show>
     </>
   );
 }
 
-function Batch({ data, path, again }: { data: BatchView; path: string; again: () => void }) {
+function Batch({ data, path }: { data: BatchView; path: string }) {
   const { platform_batch_id: id, statement } = data;
   const [trouble, setTrouble] = useState<string>();
   const [progress, setProgress] = useState<ComponentChildren>();
-  const [turn, setTurn] = useState(0);
   const run = async (reconcile: () => Promise<Reconciliation>): Promise<void> => {
     setTrouble(undefined);
     setProgress('Comparing…');
@@ -117,8 +109,7 @@ function Batch({ data, path, again }: { data: BatchView; path: string; again: ()
         setProgress(announcement.value);
         found = await reconcile();
       }
-      setTurn(turn + 1);
-      again();
+      reread();
       announcement.value = `${counted(found.differences.length, 'difference')} in ${counted(found.compared, 'payment')}. ${found.file_needed ?? ''}`;
     } catch (problem) {
       setTrouble(wordsOf(problem));
@@ -163,11 +154,10 @@ function Batch({ data, path, again }: { data: BatchView; path: string; again: ()
         </label>
         <Act
           label="Close the batch"
-          blocked={isViewer() ?? (data.closed_at === null ? undefined : 'It is closed.')}
+          blocked={data.closed_at === null ? undefined : 'It is closed.'}
           about={`Writes the statement of ${id}, once.`}
           act={async (reason) => {
             await post(`${path}/close`, { reason });
-            again();
             return 'The batch is closed.';
           }}
         />
@@ -179,7 +169,6 @@ function Batch({ data, path, again }: { data: BatchView; path: string; again: ()
       )}
       <h2>Differences</h2>
       <Differences
-        key={turn}
         search={{ platform_batch_id: id }}
         none={data.comparison ? 'No differences were found.' : 'Not compared yet.'}
       />
@@ -207,24 +196,21 @@ export function ReconciliationPage() {
 /** `none` is said when there are none: also where nothing was compared. */
 function Differences({ search, none }: { search: Record<string, string>; none: string }) {
   return (
-    <ShowPage<DifferencePage> path={`/differences?${new URLSearchParams(search)}`} of="differences">
-      {({ differences }, again) => (
-        <Table
-          caption="Differences, newest first"
-          rows={differences}
-          keyOf={(one) => one.difference_id}
-          empty={none}
-          columns={[
-            ['Kind', (one) => words(one.kind)],
-            ['Payment', (one) => toPayment(one.platform_payment_id)],
-            ['Here', (one) => sideOf(one, one.here)],
-            ['At the partner', (one) => sideOf(one, one.there)],
-            ['Age', (one) => (one.resolved_at === null ? age(one.found_at) : 'resolved')],
-            ['Resolution', (one) => resolutionOf(one, again)],
-          ]}
-        />
-      )}
-    </ShowPage>
+    <List<OpenDifference>
+      caption="Differences, newest first"
+      path={`/differences?${new URLSearchParams(search)}`}
+      of="differences"
+      keyOf={(one) => one.difference_id}
+      empty={none}
+      columns={[
+        ['Kind', (one) => words(one.kind)],
+        ['Payment', (one) => toPayment(one.platform_payment_id)],
+        ['Here', (one) => sideOf(one, one.here)],
+        ['At the partner', (one) => sideOf(one, one.there)],
+        ['Age', (one) => (one.resolved_at === null ? age(one.found_at) : 'resolved')],
+        ['Resolution', resolutionOf],
+      ]}
+    />
   );
 }
 
@@ -235,7 +221,7 @@ function sideOf({ kind, amount_in_cents }: OpenDifference, said: string | null) 
   return amount_in_cents === null ? said : `${said}, ${money(amount_in_cents)}`;
 }
 
-function resolutionOf(one: OpenDifference, again: () => void) {
+function resolutionOf(one: OpenDifference) {
   if (one.resolved_at !== null) {
     // A partner's own people read neither.
     return one.resolution === null ? 'resolved' : `${one.resolution} (${one.resolved_by})`;
@@ -243,12 +229,10 @@ function resolutionOf(one: OpenDifference, again: () => void) {
   return (
     <Act
       label="Resolve"
-      blocked={isViewer()}
       about={`Resolves the difference ${one.kind} of payment ${one.platform_payment_id}. Nothing is changed on either side.`}
       reasonLabel="How it was resolved, kept in the audit"
       act={async (reason) => {
         await post(`/differences/${one.difference_id}/resolve`, { reason });
-        again();
         return 'The difference is resolved.';
       }}
     />

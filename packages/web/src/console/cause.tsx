@@ -41,53 +41,39 @@ function recordOf(body: string | null): Readonly<Record<string, unknown>> | unde
   }
 }
 
-interface Line {
-  readonly field: string;
-  readonly asked: string;
-  readonly answered: string;
-  readonly differs: boolean;
-}
+type Line = readonly [field: string, asked: string, answered: string, differs: boolean];
 
-/** Both sides, field by field. */
+/** Both sides, field by field. A status and a time of posting may be another one. */
+const FIELDS: readonly (readonly [field: string, name: keyof PaymentView, may?: 'differ'])[] = [
+  ['Amount', 'amount_in_cents'],
+  ['Payment', 'platform_payment_id'],
+  ['Batch', 'platform_batch_id'],
+  ['Biller', 'biller_id'],
+  ['Account', 'masked_account_id'],
+  ['Status', 'status', 'differ'],
+  ['At the partner', 'payment_id'],
+  ['Posted', 'posted_at', 'differ'],
+];
+
 function compared(payment: PaymentView, record: Readonly<Record<string, unknown>>): Line[] {
-  const line = (
-    field: string,
-    name: keyof PaymentView,
-    theirs = record[name],
-    show: (value: unknown) => string = String,
-  ): Line => ({
-    field,
-    asked: show(payment[name]),
-    answered: theirs === undefined ? 'not said' : theirs === null ? 'nothing' : show(theirs),
-    // The reason knows a difference that the masks hide; what may be left out is none.
-    differs:
-      payment.review_reason === `mismatch_${name}` ||
-      (theirs !== undefined && payment[name] !== null && theirs !== payment[name]),
+  return FIELDS.map(([field, name, may]) => {
+    const wire = name === 'masked_account_id' ? 'account_id' : name;
+    const theirs = record[wire];
+    const isOther = theirs !== undefined && payment[name] !== null && theirs !== payment[name];
+    const show = (value: unknown): string =>
+      name === 'amount_in_cents' && typeof value === 'number' ? money(value) : String(value);
+    return [
+      field,
+      show(payment[name]),
+      theirs === undefined ? 'not said' : theirs === null ? 'nothing' : show(theirs),
+      // The reason knows a difference that the masks hide; what may be left out is none.
+      may === undefined && (isOther || payment.review_reason === `mismatch_${wire}`),
+    ];
   });
-  const dollars = (value: unknown): string =>
-    typeof value === 'number' ? money(value) : String(value);
-  return [
-    line('Amount', 'amount_in_cents', record['amount_in_cents'], dollars),
-    line('Payment', 'platform_payment_id'),
-    line('Batch', 'platform_batch_id'),
-    line('Biller', 'biller_id'),
-    {
-      ...line('Account', 'masked_account_id', record['account_id']),
-      ...(payment.review_reason === 'mismatch_account_id' ? { differs: true } : {}),
-    },
-    { ...line('Status', 'status'), differs: false },
-    line('At the partner', 'payment_id'),
-    { ...line('Posted', 'posted_at'), differs: false },
-  ];
 }
 
-export function Cause({
-  payment,
-  attempts,
-}: {
-  payment: PaymentView;
-  attempts: readonly Attempt[];
-}) {
+export function Cause(props: { payment: PaymentView; attempts: readonly Attempt[] }) {
+  const { payment, attempts } = props;
   const last = attempts.findLast(({ body }) => recordOf(body) !== undefined);
   const record = recordOf(last?.body ?? null);
   const { review_reason: reason } = payment;
@@ -109,12 +95,12 @@ export function Cause({
           rows={compared(payment, record)}
           empty=""
           columns={[
-            ['Field', (one) => one.field],
-            ['We asked', (one) => one.asked],
+            ['Field', ([field]) => field],
+            ['We asked', ([, asked]) => asked],
             [
               'The partner answered',
-              (one) =>
-                one.differs ? <strong class="failed">✕ {one.answered}</strong> : one.answered,
+              ([, , answered, differs]) =>
+                differs ? <strong class="failed">✕ {answered}</strong> : answered,
             ],
           ]}
         />

@@ -10,7 +10,6 @@ import { PartnerPage, PartnersPage } from './partners.tsx';
 import { announcement, changeZone, Form, inUtc } from './parts.tsx';
 import { PaymentPageOf } from './payment.tsx';
 import { PaymentsPage } from './payments.tsx';
-import { PeoplePage } from './people.tsx';
 import { followLinks, link, parts } from './route.ts';
 import { myPlaces, Search } from './search.tsx';
 import './style.css';
@@ -33,8 +32,6 @@ function Page() {
       return <MoneyPage />;
     case 'audit':
       return <AuditPageOf />;
-    case 'people':
-      return <PeoplePage />;
     default:
       return <h1>There is no such page</h1>;
   }

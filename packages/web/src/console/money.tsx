@@ -5,6 +5,7 @@ import type {
   CaseEnded,
   CaseView,
   MoneyBalances,
+  PayoutView,
   RefundView,
   RemittanceView,
 } from '@duebridge/contract';
@@ -13,12 +14,12 @@ import {
   Act,
   chosen,
   type Column,
+  counted,
   Facts,
   isViewer,
   List,
   moment,
   money,
-  needsAdmin,
   saveAs,
   Show,
   Table,
@@ -26,7 +27,6 @@ import {
   toPayment,
   words,
 } from './parts.tsx';
-import { Payouts } from './payouts.tsx';
 import { go, link, withQuery } from './route.ts';
 
 type Account = Exclude<keyof MoneyBalances, 'mode' | 'partner_id' | 'biller_id'>;
@@ -107,7 +107,21 @@ function Balances({ balances, day }: { balances: readonly MoneyBalances[]; day: 
       {biller !== '' && (
         <>
           <a href={withQuery({ biller: '', lines: '' })}>All billers</a>
-          <Payouts partner_id={biller.split(' ')[0] ?? ''} />
+          <List<PayoutView>
+            caption="How it is paid"
+            path={`/partners/${encodeURIComponent(biller.split(' ')[0] ?? '')}/payout`}
+            of="payouts"
+            empty="Nobody has said how it is paid, by duebridge platform money payout: what it is owed waits."
+            columns={[
+              ['Biller', (one) => one.biller_id],
+              ['Way', (one) => words(one.way)],
+              ['Account of', (one) => one.holder_name],
+              ['Account', (one) => one.account],
+              ['At least', (one) => money(one.minimum_in_cents), 'number'],
+              ['Held', (one) => (one.held ? 'yes: nothing is transferred' : 'no')],
+              ['Bears refunds', (one) => (one.bears_refunds ? 'yes' : 'no')],
+            ]}
+          />
         </>
       )}
     </>
@@ -154,14 +168,13 @@ function MakeFile({ mode, way, label }: { mode: string; way: string; label: stri
   return (
     <Act
       label={label}
-      blocked={needsAdmin()}
+      role="admin"
       about={`Puts every transfer of ${mode} money that waits for such a file into one, to be carried to the bank.`}
       reasonLabel={null}
       act={async () => {
         const made = await post<BankFileView>('/money/files', { way, mode });
         saveAs(`${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`, [made.content]);
-        const transfers = made.transfers === 1 ? '1 transfer' : `${made.transfers} transfers`;
-        return `The file has ${transfers}, ${money(made.amount_in_cents)}.`;
+        return `The file has ${counted(made.transfers, 'transfer')}, ${money(made.amount_in_cents)}.`;
       }}
     />
   );
@@ -173,7 +186,6 @@ function EndTransfer({ one, outcome }: { one: RemittanceView; outcome: 'paid' | 
   return (
     <Act
       label={words(outcome)}
-      blocked={isViewer()}
       about={`The transfer of ${money(one.net_in_cents)} to ${one.biller_id} ${what}.`}
       reasonLabel={outcome === 'paid' ? 'The bank’s reference' : 'The bank’s reason'}
       act={async (reference) => {
@@ -295,7 +307,6 @@ function End({ one, end: [disposition, label] }: { one: CaseView; end: End }) {
   return (
     <Act
       label={label}
-      blocked={isViewer()}
       about={`Ends the case about ${one.platform_payment_id} (${words(one.reason_code)}, ${money(one.amount_in_cents)}) as ${words(disposition)}.`}
       act={async (reason) => {
         const path = `/money/cases/${encodeURIComponent(one.case_id)}/end`;

@@ -7,22 +7,9 @@ import type {
   PartnerTest,
   PartnerView,
 } from '@duebridge/contract';
-import { useState } from 'preact/hooks';
-import { call, post, self, wordsOf } from './api.ts';
+import { call, post, self } from './api.ts';
 import { FiguresOf } from './figures.tsx';
-import {
-  Act,
-  Facts,
-  isViewer,
-  List,
-  moment,
-  needsAdmin,
-  Show,
-  Table,
-  toPartner,
-  toPayment,
-  words,
-} from './parts.tsx';
+import { Act, Facts, List, moment, Show, Table, toPartner, toPayment, words } from './parts.tsx';
 import { Remittances } from './money.tsx';
 import { link } from './route.ts';
 
@@ -58,12 +45,12 @@ export function PartnerPage({ id }: { id: string }) {
         </p>
       )}
       <Show<PartnerView> path={path}>
-        {(data, again) => (
+        {(data) => (
           <>
             <h1>{data.name}</h1>
             <Facts facts={factsOf(data)} />
             {/* Its own people act on nothing. */}
-            {self.value?.role !== 'partner' && <Acts {...{ data, path, again }} />}
+            {self.value?.role !== 'partner' && <Acts {...{ data, path }} />}
           </>
         )}
       </Show>
@@ -216,45 +203,33 @@ function stateOf({ revoked_at, expires_at }: ClientKeyView): string {
   return expires_at === null ? 'active' : `until ${moment(expires_at)}`;
 }
 
-function Acts({ data, path, again }: { data: PartnerView; path: string; again: () => void }) {
-  const { partner_id: id } = data;
-  const [test, setTest] = useState<string>();
-  const set = (paused: boolean) => async (reason: string) => {
-    await call('PATCH', `/admin/v1${path}`, { paused, reason });
-    again();
-    return `${id} is ${paused ? 'paused' : 'resumed'}.`;
-  };
-  const tryIt = (): void => {
-    setTest('Trying…');
-    post<PartnerTest>(`${path}/test`).then(
-      (found) => setTest(`${found.finding} (${found.took_ms} ms)`),
-      (trouble: unknown) => setTest(wordsOf(trouble)),
-    );
-  };
+function Acts({ data, path }: { data: PartnerView; path: string }) {
+  const { partner_id: id, paused } = data;
   return (
-    <>
-      <div class="buttons">
-        {data.paused ? (
-          <Act
-            label="Resume"
-            blocked={needsAdmin()}
-            about={`Sends to ${id} again.`}
-            act={set(false)}
-          />
-        ) : (
-          <Act
-            label="Pause"
-            danger
-            blocked={needsAdmin()}
-            about={`Sends nothing to ${id} until it is resumed. Payments wait; none fails because of it.`}
-            act={set(true)}
-          />
-        )}
-        <button type="button" disabled={isViewer() !== undefined} onClick={tryIt}>
-          Test the connection
-        </button>
-      </div>
-      <p role="status">{test}</p>
-    </>
+    <div class="buttons">
+      <Act
+        label={paused ? 'Resume' : 'Pause'}
+        danger={!paused}
+        role="admin"
+        about={
+          paused
+            ? `Sends to ${id} again.`
+            : `Sends nothing to ${id} until it is resumed. Payments wait; none fails because of it.`
+        }
+        act={async (reason) => {
+          await call('PATCH', `/admin/v1${path}`, { paused: !paused, reason });
+          return `${id} is ${paused ? 'resumed' : 'paused'}.`;
+        }}
+      />
+      <Act
+        label="Test the connection"
+        about={`Asks ${id} for an account that it does not have, with its credentials.`}
+        reasonLabel={null}
+        act={async () => {
+          const { finding, took_ms } = await post<PartnerTest>(`${path}/test`);
+          return `${finding} (${took_ms} ms)`;
+        }}
+      />
+    </div>
   );
 }

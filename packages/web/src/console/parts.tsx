@@ -79,46 +79,10 @@ export const toBatch = page('batches');
 /** Delay between two reads of what is shown. */
 const REFRESH_MS = 5_000;
 
-/** The state of a read. */
-export interface Read<T> {
-  readonly data: T | undefined;
-  readonly error: string | undefined;
-  /** Reads again immediately. */
-  readonly again: () => void;
-}
-
-/** Reads when `key` changes, and every few seconds while the page is visible. `live: false` reads once. */
-function useRead<T>(key: string, read: () => Promise<T>, { live = true } = {}): Read<T> {
-  const [state, setState] = useState<{ key: string; data?: T; error?: string }>({ key });
-  const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    let gone = false;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const once = async (): Promise<void> => {
-      if (document.visibilityState === 'visible') {
-        try {
-          const data = await read();
-          if (!gone) setState({ key, data });
-        } catch (error) {
-          // Keep the previous data: a failed read must not empty the page.
-          if (!gone)
-            setState((before) => ({
-              ...(before.key === key ? before : {}),
-              key,
-              error: wordsOf(error),
-            }));
-        }
-      }
-      if (!gone && live) timer = setTimeout(() => void once(), REFRESH_MS);
-    };
-    void once();
-    return () => {
-      gone = true;
-      clearTimeout(timer);
-    };
-  }, [key, turn]);
-  const { data, error } = state.key === key ? state : {};
-  return { data, error, again: () => setTurn((count) => count + 1) };
+const acts = signal(0);
+/** Reads again what is shown and refreshes itself: after a change. */
+export function reread(): void {
+  acts.value += 1;
 }
 
 /** The error of a read, announced once and politely. */
@@ -130,68 +94,48 @@ export function Trouble({ error }: { error: string | undefined }) {
   );
 }
 
-interface ShowOf<T> {
-  /** Of the admin API; with a `read` of its own, what tells this read from others. */
+/**
+ * What a path of the admin API answers; before the first answer, that it is awaited or why it does not come. Read again every few seconds
+ * while the page is visible, and after an act. With a `read` of its own, which `path` tells from others, it is read once, and by `again`.
+ */
+export function Show<T>(props: {
   readonly path: string;
+  readonly read?: (() => Promise<T>) | undefined;
   readonly children: (data: T, again: () => void) => ComponentChildren;
-}
-
-/** What a path of the admin API answers, kept fresh; before the first answer, that it is awaited or why it does not come. */
-export function Show<T>(props: ShowOf<T> & { read?: () => Promise<T>; live?: boolean }) {
-  const { path, read = () => get<T>(path), live = true } = props;
-  const { data, error, again } = useRead(path, read, { live });
+}) {
+  const { path, read } = props;
+  const [state, setState] = useState<{ path: string; data?: T; error?: string }>({ path });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let gone = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const once = async (): Promise<void> => {
+      if (document.visibilityState === 'visible') {
+        try {
+          const data = await (read ? read() : get<T>(path));
+          if (!gone) setState({ path, data });
+        } catch (error) {
+          // Keep the previous data: a failed read must not empty the page.
+          const kept = (before: typeof state) => (before.path === path ? before : {});
+          if (!gone) setState((before) => ({ ...kept(before), path, error: wordsOf(error) }));
+        }
+      }
+      if (!gone && !read) timer = setTimeout(() => void once(), REFRESH_MS);
+    };
+    void once();
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [path, turn, !read && acts.value]);
+  const { data, error }: Partial<typeof state> = state.path === path ? state : {};
   return (
     <>
       <Trouble error={error} />
-      {data !== undefined ? props.children(data, again) : error === undefined && <p>Loading…</p>}
+      {data !== undefined
+        ? props.children(data, () => setTurn(turn + 1))
+        : error === undefined && <p>Loading…</p>}
     </>
-  );
-}
-
-/**
- * The same for a list that comes in pages, by the name of what it lists: leads to older ones. The address keeps which page is shown, so
- * that Back and a colleague's link find it. With `read` it is read once, and again by a button: no row moves under the cursor.
- */
-export function ShowPage<T extends { readonly next_cursor?: string | null }>({
-  path,
-  of,
-  read,
-  children,
-}: ShowOf<T> & { of: string; read?: (cursor: string) => Promise<T> }) {
-  const place = `${of}_after`;
-  const cursor = chosen(place);
-  const [list = '', search] = path.split('?');
-  const asked = new URLSearchParams(search);
-  if (cursor !== '') asked.set('cursor', cursor);
-  return (
-    <Show<T>
-      path={asked.size === 0 ? list : `${list}?${asked}`}
-      {...(read && { read: () => read(cursor), live: false })}
-    >
-      {(data, again) => (
-        <>
-          {children(data, again)}
-          <p class="buttons">
-            {read && (
-              <button type="button" onClick={again}>
-                Refresh
-              </button>
-            )}
-            {cursor !== '' && (
-              <a class="button" href={withQuery({ [place]: '' })}>
-                First page
-              </a>
-            )}
-            {data.next_cursor && (
-              <a class="button" href={withQuery({ [place]: data.next_cursor })}>
-                Next page
-              </a>
-            )}
-          </p>
-          <ScrolledBack />
-        </>
-      )}
-    </Show>
   );
 }
 
@@ -266,12 +210,55 @@ type PageOf<Row> = Readonly<Record<string, readonly Row[]>> & {
   readonly next_cursor?: string | null;
 };
 
-/** A table of what a path of the admin API lists under a name. */
-export function List<Row>({ path, of, ...table }: TableOf<Row> & { path: string; of: string }) {
+/**
+ * A table of what a path of the admin API lists under a name, page by page: leads to older ones. The address keeps which page is shown, so
+ * that Back and a colleague's link find it. With `read` it is read once, and again by a button: no row moves under the cursor.
+ */
+export function List<Row>(
+  props: TableOf<Row> & {
+    readonly path: string;
+    readonly of: string;
+    readonly read?: (cursor: string) => Promise<object>;
+    /** What stands under the rows. */
+    readonly children?: (rows: readonly Row[]) => ComponentChildren;
+  },
+) {
+  const { path, of, read, children, ...table } = props;
+  const place = `${of}_after`;
+  const cursor = chosen(place);
+  const [list = '', search] = path.split('?');
+  const asked = new URLSearchParams(search);
+  if (cursor !== '') asked.set('cursor', cursor);
   return (
-    <ShowPage<PageOf<Row>> path={path} of={of}>
-      {(data) => <Table {...table} rows={data[of] ?? []} />}
-    </ShowPage>
+    <Show<PageOf<Row>>
+      path={asked.size === 0 ? list : `${list}?${asked}`}
+      read={read && (() => read(cursor) as Promise<PageOf<Row>>)}
+    >
+      {({ [of]: rows = [], next_cursor }, again) => (
+        <>
+          <Table {...table} rows={rows} />
+          {children?.(rows)}
+          <p class="buttons">
+            {read && (
+              <button type="button" onClick={again}>
+                Refresh
+              </button>
+            )}
+            {cursor !== '' && (
+              <a class="button" href={withQuery({ [place]: '' })}>
+                First page
+              </a>
+            )}
+            {next_cursor && (
+              <a class="button" href={withQuery({ [place]: next_cursor })}>
+                Next page
+              </a>
+            )}
+          </p>
+          <ScrolledBack />
+        </>
+      )}
+    </Show>
   );
 }
 
@@ -324,17 +311,9 @@ function valuesOf(form: HTMLFormElement): Values {
   );
 }
 
-/** A field of a form: a choice where it has options. */
-interface Field {
-  readonly name: string;
-  readonly label: string;
-  readonly options?: readonly string[];
-  readonly [attribute: string]: unknown;
-}
-
-/** A form in one line; says why it was refused. */
+/** A form in one line; says why it was refused. Its fields are inputs with a label. */
 export function Form(props: {
-  fields: readonly Field[];
+  fields: readonly { readonly label: string; readonly [attribute: string]: unknown }[];
   button: string;
   submit: (values: Values) => Promise<unknown> | void;
 }) {
@@ -350,18 +329,10 @@ export function Form(props: {
   };
   return (
     <form class="filters" onSubmit={(event) => void submit(event)}>
-      {props.fields.map(({ label, options, ...field }) => (
-        <label key={field.name}>
+      {props.fields.map(({ label, ...field }) => (
+        <label key={label}>
           {label}
-          {options === undefined ? (
-            <input autocomplete="off" {...field} />
-          ) : (
-            <select name={field.name}>
-              {options.map((one) => (
-                <option key={one}>{one}</option>
-              ))}
-            </select>
-          )}
+          <input autocomplete="off" {...field} />
         </label>
       ))}
       <button type="submit" class="primary">
@@ -374,21 +345,29 @@ export function Form(props: {
   );
 }
 
-/**
- * A button that asks for a reason before it acts. Its dialog names the target, shows any error, and returns the focus afterwards.
- */
-export function Act(props: {
-  label: string;
+/** What a button does: see `Act`. */
+export interface ActOf {
+  readonly label: string;
   /** What will happen, with ids and amounts. */
-  about: string;
-  act: (reason: string) => Promise<string>;
+  readonly about: string;
+  /** Says what was done. */
+  readonly act: (reason: string) => Promise<string>;
   /** Why it is not possible now; the button shows this text. */
-  blocked?: string | undefined;
-  danger?: boolean;
+  readonly blocked?: string | undefined;
+  readonly danger?: boolean;
+  /** Who may do it: an operator, unless it needs an admin. */
+  readonly role?: 'admin';
   /** What is asked for; null: nothing. */
-  reasonLabel?: string | null;
-}) {
-  const { label, about, blocked, danger, reasonLabel = 'Reason, kept in the audit' } = props;
+  readonly reasonLabel?: string | null;
+}
+
+/**
+ * A button that asks for a reason before it acts. Its dialog names the target, shows any error, and returns the focus afterwards; what is
+ * shown is then read again.
+ */
+export function Act(props: ActOf) {
+  const { label, about, danger, role, reasonLabel = 'Reason, kept in the audit' } = props;
+  const blocked = (role === 'admin' ? needsAdmin() : isViewer()) ?? props.blocked;
   const dialog = useRef<HTMLDialogElement>(null);
   const [trouble, setTrouble] = useState('');
   const [busy, setBusy] = useState(false);
@@ -399,6 +378,7 @@ export function Act(props: {
     setTrouble('');
     try {
       announcement.value = await props.act(reason);
+      reread();
       dialog.current?.close();
     } catch (error) {
       setTrouble(wordsOf(error));
@@ -461,5 +441,5 @@ export const isViewer = (): string | undefined =>
     ? 'Your role can only read.'
     : undefined;
 /** Why the action needs an admin; undefined for an admin. */
-export const needsAdmin = (): string | undefined =>
+const needsAdmin = (): string | undefined =>
   self.value?.role === 'admin' ? undefined : 'Needs the role admin.';

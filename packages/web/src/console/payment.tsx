@@ -13,8 +13,8 @@ import { post } from './api.ts';
 import { Cause } from './cause.tsx';
 import {
   Act,
+  type ActOf,
   Facts,
-  isViewer,
   lasting,
   moment,
   money,
@@ -34,25 +34,15 @@ export function PaymentPageOf({ id }: { id: string }) {
         <a href={link('payments')}>Payments</a>
       </p>
       <Show<PaymentDetail> path={`/payments/${encodeURIComponent(id)}`}>
-        {(data, again) => <Detail {...{ data, again }} />}
+        {(data) => <Detail {...data} />}
       </Show>
     </>
   );
 }
 
-function Detail({ data, again }: { data: PaymentDetail; again: () => void }) {
-  const { payment, ask, partner_held } = data;
+function Detail({ payment, ask, partner_held, attempts, audit }: PaymentDetail) {
   const { open_case } = payment;
   const [account, setAccount] = useState<string>();
-  const acts = actsOf(payment, setAccount).map((one) => ({
-    ...one,
-    blocked: isViewer() ?? one.blocked,
-    act: async (reason: string) => {
-      const did = await one.act(reason);
-      again();
-      return did;
-    },
-  }));
   /** What an operator has to know of it now. */
   const notes: readonly ComponentChildren[] = [
     partner_held !== null && (
@@ -81,14 +71,14 @@ function Detail({ data, again }: { data: PaymentDetail; again: () => void }) {
             </p>
           ),
       )}
-      <Cause payment={payment} attempts={data.attempts} />
+      <Cause payment={payment} attempts={attempts} />
       <div class="buttons">
-        {acts.map((one) => (
+        {actsOf(payment, setAccount).map((one) => (
           <Act key={one.label} {...one} />
         ))}
       </div>
       <h2>What happened</h2>
-      <Story attempts={data.attempts} audit={data.audit} />
+      <Story attempts={attempts} audit={audit} />
     </>
   );
 }
@@ -118,16 +108,16 @@ function factsOf(payment: PaymentDetail['payment'], account: string | undefined)
 function actsOf(
   payment: PaymentDetail['payment'],
   showAccount: (account_id: string) => void,
-): Parameters<typeof Act>[0][] {
+): ActOf[] {
   const { platform_payment_id: id, stage, paused, status, open_case, review_reason } = payment;
   const name = `${money(payment.amount_in_cents)} to ${payment.partner_id}, ${id}`;
-  const send = <Reply,>(act: string, reason: string): Promise<Reply> =>
-    post<Reply>(`/payments/${encodeURIComponent(id)}/${act}`, { reason });
-  /** An act whose answer says nothing more. */
-  const plain = (act: string, done: string) => async (reason: string) => {
-    await send(act, reason);
-    return done;
-  };
+  /** Sends an act, and gives what was done: a sentence, or one of the answer. */
+  const send =
+    <Reply,>(act: string, done: string | ((reply: Reply) => string)): ActOf['act'] =>
+    async (reason) => {
+      const reply = await post<Reply>(`/payments/${encodeURIComponent(id)}/${act}`, { reason });
+      return typeof done === 'string' ? done : done(reply);
+    };
   const inReview = stage === 'review' ? undefined : 'Only a payment in review.';
   const isRefused = review_reason?.startsWith('rejected_') === true;
   const isUnsent = stage === 'created' || stage === 'authorized';
@@ -138,10 +128,9 @@ function actsOf(
       danger: true,
       blocked: inReview ?? (isRefused ? undefined : 'The partner did not refuse it.'),
       about: `Ends ${name} as failed. The partner is asked first and must not know it; the funds are released and the customer may pay anew.`,
-      async act(reason) {
-        const { outcome } = await send<ReviewClose>('close', reason);
-        return outcome === 'done' ? 'Closed.' : 'Noted. A second person has to confirm it.';
-      },
+      act: send('close', ({ outcome }: ReviewClose) =>
+        outcome === 'done' ? 'Closed.' : 'Noted. A second person has to confirm it.',
+      ),
     },
     {
       label: 'Resume',
@@ -149,19 +138,19 @@ function actsOf(
       about: paused
         ? `Ends the pause of ${name}: it continues where it was.`
         : `Sends ${name} again, with the same id and the same bytes. A partner that has it already returns the existing payment.`,
-      act: plain('resume', 'Resumed.'),
+      act: send('resume', 'Resumed.'),
     },
     {
       label: 'Pause',
       blocked: paused ? 'It is paused.' : isDriven ? undefined : 'Nothing is sent for it.',
       about: `Sends nothing more for ${name} until it is resumed. It does not end meanwhile; other payments go on.`,
-      act: plain('pause', 'Paused.'),
+      act: send('pause', 'Paused.'),
     },
     {
       label: 'Open a case',
       about: `Opens a case about ${name}, which stays in the list of what needs a person until it is ended. Nothing else is changed.`,
       reasonLabel: 'What it is about, kept in the audit',
-      act: plain('cases', 'The case is open.'),
+      act: send('cases', 'The case is open.'),
     },
     ...(open_case === null
       ? []
@@ -181,10 +170,7 @@ function actsOf(
       label: 'Poll now',
       blocked: isUnsent ? 'Nothing has been sent to the partner yet.' : undefined,
       about: `Asks the partner for the status of ${name} now. Nothing is changed; the next poll records the result.`,
-      async act(reason) {
-        const { answer } = await send<PartnerAnswer>('poll', reason);
-        return `The partner says: ${words(answer)}.`;
-      },
+      act: send('poll', ({ answer }: PartnerAnswer) => `The partner says: ${words(answer)}.`),
     },
     {
       label: 'Withdraw',
@@ -193,15 +179,15 @@ function actsOf(
         ? undefined
         : 'It may have reached the partner; only the partner can cancel it.',
       about: `Cancels ${name}, which cannot have left yet.`,
-      act: plain('withdraw', 'Withdrawn.'),
+      act: send('withdraw', 'Withdrawn.'),
     },
     {
       label: 'Show the account',
       about: `Shows the whole account id of ${name}.`,
-      async act(reason) {
-        showAccount((await send<UnmaskedAccount>('unmask', reason)).account_id);
+      act: send('unmask', ({ account_id }: UnmaskedAccount) => {
+        showAccount(account_id);
         return 'The account is shown.';
-      },
+      }),
     },
   ];
 }

@@ -12,28 +12,10 @@ export const views: readonly (readonly [string, string])[] = [
   ['All', ''],
 ];
 
-/** The times before now that the address may name. */
-export const PRESETS: Readonly<Record<string, readonly [words: string, ms: number]>> = {
-  '15m': ['last 15 minutes', 900_000],
-  '1h': ['last hour', 3_600_000],
-  '24h': ['last 24 hours', DAY_MS],
-  '7d': ['last 7 days', 7 * DAY_MS],
-  '30d': ['last 30 days', 30 * DAY_MS],
-};
-
-/**
- * The filter in the form of the admin API. "yesterday", and a time before now, stay names in the address, because their dates change.
- */
+/** The filter in the form of the admin API. "yesterday" stays a name in the address, because its date changes. */
 export function filterOf(params: URLSearchParams): Record<string, string> {
-  const {
-    day,
-    last,
-    amount,
-    payments_after: _,
-    ...filter
-  } = Object.fromEntries(params) as Record<string, string>;
-  const before = PRESETS[last ?? '']?.[1];
-  if (before !== undefined) filter['from'] = new Date(Date.now() - before).toISOString();
+  const { payments_after: _, ...given } = Object.fromEntries(params) as Record<string, string>;
+  const { day, amount, ...filter } = given;
   if (day !== undefined) {
     const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     const start = day === 'yesterday' ? today - DAY_MS : Date.parse(`${day}T00:00:00Z`);
@@ -71,8 +53,5 @@ export const FILTERS: Readonly<Record<string, string>> = {
   partner_id: 'partner',
   amount: 'amount',
   day: 'day',
-  last: 'time',
-  from: 'from',
-  to: 'to',
   sort: 'order',
 };

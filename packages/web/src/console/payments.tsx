@@ -1,11 +1,5 @@
 /** Finding payments: the list, its export, and the acts on those that are picked. */
-import type {
-  ErrorBody,
-  ListedPayment,
-  PaymentPage,
-  PaymentView,
-  ReviewClose,
-} from '@duebridge/contract';
+import type { ListedPayment, PaymentPage, PaymentView, ReviewClose } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
 import { ApiError, get, post, wordsOf } from './api.ts';
 import {
@@ -14,15 +8,12 @@ import {
   announcement,
   chosen,
   type Column,
-  counted,
   isViewer,
   lasting,
+  List,
   moment,
   money,
-  saveAs,
-  ShowPage,
   Status,
-  Table,
   words,
 } from './parts.tsx';
 import { filterOf } from './payments-filter.ts';
@@ -34,7 +25,7 @@ export function PaymentsPage() {
   const { account_id, email } = personal.value;
   const isSearch = account_id !== undefined || email !== undefined;
   const search = query.value.toString();
-  // Now, because "the last hour" is another one at each read.
+  // Now, because "yesterday" is another day after midnight.
   const read = (cursor: string): Promise<PaymentPage> => {
     const filter = { ...filterOf(query.value), ...(cursor && { cursor }) };
     return isSearch
@@ -68,71 +59,35 @@ export function PaymentsPage() {
           {sort === 'oldest' ? 'Newest' : 'Oldest'} first
         </a>
       </div>
-      <ShowPage<PaymentPage>
+      <List<ListedPayment>
+        caption={`Payments, ${sort} first`}
         path={JSON.stringify([search, account_id, email])}
         of="payments"
         read={read}
+        keyOf={(one) => one.platform_payment_id}
+        empty="No payments match."
+        columns={[...(isViewer() === undefined ? [pick] : []), ...listColumns]}
       >
-        {({ payments }) => (
-          <>
-            <Table
-              caption={`Payments, ${sort} first`}
-              rows={payments}
-              keyOf={(one) => one.platform_payment_id}
-              empty="No payments match."
-              columns={[...(isViewer() === undefined ? [pick] : []), ...listColumns]}
-            />
-            <Bulk payments={payments.filter((one) => picked.has(one.platform_payment_id))} />
-          </>
-        )}
-      </ShowPage>
+        {(rows) => <Bulk payments={rows.filter((one) => picked.has(one.platform_payment_id))} />}
+      </List>
       {/* A file of one person's payments would need a search in the audit, too. */}
       {!isSearch && isViewer() === undefined && <Export />}
     </>
   );
 }
 
-/** Saves what the filters find, and says how far it is: a payment is a line of the file. */
+/** Saves what the filters find. An export has no order. */
 function Export() {
-  const [progress, setProgress] = useState<string>();
-  const run = async (): Promise<void> => {
-    // An export has no order.
-    const { sort: _, ...filter } = filterOf(query.value);
-    const parts: BlobPart[] = [];
-    let lines = -1;
-    setProgress('Exporting…');
-    try {
-      const answer = await fetch(`/admin/v1/payments/export?${new URLSearchParams(filter)}`);
-      if (!answer.ok || answer.body === null)
-        throw new Error(((await answer.json()) as ErrorBody).message);
-      const reader = answer.body.getReader();
-      for (let read = await reader.read(); !read.done; read = await reader.read()) {
-        parts.push(read.value);
-        for (const byte of read.value) if (byte === LINE_END) lines += 1;
-        setProgress(`${counted(lines, 'payment')} exported so far`);
-      }
-      saveAs('payments.csv', parts);
-      announcement.value = `${counted(lines, 'payment')} exported.`;
-    } catch (error) {
-      announcement.value = `Nothing was saved, because the export broke off: ${wordsOf(error)}`;
-    }
-    setProgress(undefined);
-  };
+  const { sort: _, ...filter } = filterOf(query.value);
+  const to = `/admin/v1/payments/export?${new URLSearchParams(filter)}`;
   return (
-    <div class="buttons">
-      <button type="button" disabled={progress !== undefined} onClick={() => void run()}>
+    <p>
+      <a class="button" href={to} target="_self" download="payments.csv">
         Export CSV
-      </button>
-      {progress !== undefined && (
-        <span>
-          <progress /> {progress}
-        </span>
-      )}
-    </div>
+      </a>
+    </p>
   );
 }
-
-const LINE_END = 10;
 
 /** Acts on the picked payments, one call after the other; the platform refuses those that an act does not fit. */
 function Bulk({ payments }: { payments: readonly PaymentView[] }) {
@@ -215,7 +170,7 @@ const reason: Column<Shown> = [
 ];
 
 /** The columns of every list of payments. */
-export const paymentColumns: readonly Column<Shown>[] = [
+const paymentColumns: readonly Column<Shown>[] = [
   ['Status', (one) => <Status {...one} />],
   [
     'Payment',

@@ -7,28 +7,24 @@ import { signal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { get, self } from './api.ts';
 import { isViewer, money } from './parts.tsx';
-import { FILTERS, PRESETS, STATUSES, toCents, views } from './payments-filter.ts';
+import { FILTERS, STATUSES, toCents, views } from './payments-filter.ts';
 import { go, link, parts, personal, query, withQuery } from './route.ts';
 
-/** Whose a page is: of everybody, or of the platform's operators alone. */
-type Whose = 'all' | 'operators';
-
-/** The pages: name, path, and who has it. */
-const places: readonly (readonly [name: string, path: string, whose: Whose])[] = [
-  ['Overview', '', 'all'],
-  ['Payments', 'payments', 'all'],
+/** The pages: name, path, and whether they are of the platform's operators alone. */
+const places: readonly (readonly [name: string, path: string, whose?: 'operators'])[] = [
+  ['Overview', ''],
+  ['Payments', 'payments'],
   ['Partners', 'partners', 'operators'],
-  ['Batches', 'batches', 'all'],
-  ['Reconciliation', 'reconciliation', 'all'],
+  ['Batches', 'batches'],
+  ['Reconciliation', 'reconciliation'],
   ['Money', 'money', 'operators'],
   ['Audit', 'audit', 'operators'],
-  ['People', 'people', 'operators'],
 ];
 
 /** The pages of whoever is signed in, each with its address. */
 export const myPlaces = () =>
   places
-    .filter(([, , whose]) => whose === 'all' || self.value?.role !== 'partner')
+    .filter(([, , whose]) => whose === undefined || self.value?.role !== 'partner')
     .map(([name, path]) => ({ name, path, to: path === '' ? link() : link(path) }));
 
 interface Suggestion {
@@ -85,9 +81,6 @@ function suggestionsFor(text: string): Suggestion[] {
     ...Object.entries(STATUSES)
       .filter(([, words]) => named(words))
       .map(([status, words]) => filter(`Status: ${words}`, { status })),
-    ...Object.entries(PRESETS)
-      .filter(([, [words]]) => named(words))
-      .map(([last, [words]]) => filter(`Time: ${words}`, { last })),
     filter(`Any id: ${text}`, { id: text }),
     ...person(`Account: ${text} (audited)`, 'account_id'),
   ];
@@ -189,8 +182,7 @@ export function Chips() {
             title="Remove this filter"
             onClick={() => go(withQuery({ [name]: '', payments_after: '' }), without(name))}
           >
-            {FILTERS[name] ?? name}: {(name === 'last' ? PRESETS[value]?.[0] : undefined) ?? value}{' '}
-            <span aria-hidden="true">×</span>
+            {FILTERS[name] ?? name}: {value} <span aria-hidden="true">×</span>
           </button>
         </li>
       ))}
