@@ -23,10 +23,6 @@ export const PROTOCOL = 'duebridge/1';
  */
 export const FAILED = 'duebridge/1 failed';
 
-export interface Failed {
-  readonly duebridge: typeof FAILED;
-}
-
 export interface Hello {
   readonly duebridge: typeof PROTOCOL;
   /** Random for each page load: an answer without it is not for this page. */

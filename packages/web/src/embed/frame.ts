@@ -1,7 +1,7 @@
 /**
  * `inline` and `modal`: creates the frame, proves the site's identity to the page in it, passes tokens to it, and emits events.
  */
-import { FAILED, PROTOCOL, type Failed, type Hello, type Init, type ToSite } from '../messages.ts';
+import { FAILED, PROTOCOL, type Hello, type Init, type ToSite } from '../messages.ts';
 import { openDialog } from './dialog.ts';
 import type { Mounting, Shared } from './mounting.ts';
 import {
@@ -146,7 +146,11 @@ function meetPage(
   };
   addEventListener(
     'message',
-    ({ data, source, origin: from }: MessageEvent<Hello | Failed | null>) => {
+    ({
+      data,
+      source,
+      origin: from,
+    }: MessageEvent<Hello | { readonly duebridge: typeof FAILED } | null>) => {
       if (from !== origin || source !== element.contentWindow) return;
       if (data?.duebridge === FAILED) silent('platform_unreachable');
       if (data?.duebridge === PROTOCOL) {

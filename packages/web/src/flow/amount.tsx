@@ -2,10 +2,11 @@
 import type { VNode } from 'preact';
 import { useRef } from 'preact/hooks';
 import { Press, Title, type Props } from './elements.tsx';
-import type { Word } from './i18n.ts';
+import { parseAmount } from './money.ts';
+import type { Word } from './words.ts';
 
 export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
-  const { say, money } = words;
+  const { say, money, locale } = words;
   const { bill, problem, asks } = screen;
   const { rules, typed, session } = bill;
   const { full } = rules;
@@ -27,7 +28,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
-        flow.submitAmount();
+        flow.apply({ type: 'submitted', cents: parseAmount(typed, locale) });
         const { screen: now } = flow.state;
         if (now.name === 'amount' && now.problem !== undefined) field.current?.focus();
       }}

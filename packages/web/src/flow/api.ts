@@ -12,7 +12,6 @@ import type {
   FlowSavedMethodsRequest,
   FlowSession,
   FlowSessionGrant,
-  FlowSessionRequest,
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
 import { SESSION_PATH, type request } from './request.ts';
@@ -60,28 +59,12 @@ const OTHERS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
 };
 
 /** How the page reaches the platform. */
-export interface Api {
-  /**
-   * Exchanges a token; the session's secret never leaves this module. `begun` is the answer to the same exchange when it has been sent
-   * already.
-   */
-  open(
-    token: string,
-    request: FlowSessionRequest,
-    begun?: Promise<Response>,
-  ): Promise<FlowSessionGrant>;
-  session(): Promise<FlowSession>;
-  pay(request: FlowPaymentRequest): Promise<FlowPayment>;
-  payment(id: string): Promise<FlowPayment>;
-  saved(request: FlowSavedMethodsRequest): Promise<FlowSavedMethods>;
-  /** The address of the partner with the signed result. */
-  leave(request: FlowReturnRequest): Promise<FlowReturn>;
-  /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
-  now(): number;
-}
+export type Api = ReturnType<typeof createApi>;
 
-/** `partner_id` is whose page this is; `send` comes from the inline script (first.ts). */
-export function createApi(partner_id: string, send: typeof request): Api {
+/**
+ * `partner_id` is whose page this is; `send` comes from the inline script (first.ts). The session's secret never leaves what this gives.
+ */
+export function createApi(partner_id: string, send: typeof request) {
   let secret = '';
   let ahead = 0;
 
@@ -100,17 +83,26 @@ export function createApi(partner_id: string, send: typeof request): Api {
   }
 
   return {
-    async open(token, request, begun) {
-      const asked = begun ?? send(SESSION_PATH, token, { ...request, partner_id });
+    /** Exchanges a token for a session. `begun` is the answer to the same exchange when it has been sent already. */
+    async open(
+      token: string,
+      origin: string,
+      begun?: Promise<Response>,
+    ): Promise<FlowSessionGrant> {
+      const asked = begun ?? send(SESSION_PATH, token, { origin, partner_id });
       const grant = await json<FlowSessionGrant>(within(OPEN_TIMEOUT_MS, asked));
       secret = grant.session;
       return grant;
     },
-    session: () => json(send(SESSION_PATH, secret)),
-    pay: (request) => json(send('v1/flow/payments', secret, request)),
-    saved: (request) => json(send('v1/flow/saved-methods', secret, request)),
-    payment: (id) => json(send(`v1/flow/payments/${encodeURIComponent(id)}`, secret)),
-    leave: (request) => json(send('v1/flow/return', secret, request)),
+    session: () => json<FlowSession>(send(SESSION_PATH, secret)),
+    pay: (asked: FlowPaymentRequest) => json<FlowPayment>(send('v1/flow/payments', secret, asked)),
+    saved: (asked: FlowSavedMethodsRequest) =>
+      json<FlowSavedMethods>(send('v1/flow/saved-methods', secret, asked)),
+    payment: (id: string) =>
+      json<FlowPayment>(send(`v1/flow/payments/${encodeURIComponent(id)}`, secret)),
+    /** The address of the partner with the signed result. */
+    leave: (asked: FlowReturnRequest) => json<FlowReturn>(send('v1/flow/return', secret, asked)),
+    /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
     now: () => Date.now() + ahead,
   };
 }

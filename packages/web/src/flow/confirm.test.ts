@@ -45,7 +45,7 @@ const confirm = (
   pay: (repeated: boolean) => Promise<FlowPayment>,
   read: () => Promise<FlowSession> = answers(session(null)),
   ended?: string,
-): Promise<Confirmed> => confirmPayment(waiting, pay, read, { wasUnanswered: false, ended });
+): Promise<Confirmed> => confirmPayment(waiting, pay, read, false, ended);
 
 test('a confirm is sent until it is answered, however often the network goes, and says that it was sent before', async () => {
   const pay = answers(network(), refusal('TOO_MANY_REQUESTS', 429), network(), payment());
@@ -72,10 +72,7 @@ test('a confirm that was refused was not sent before; one of an earlier press th
       repeated.push(again);
       return pay();
     };
-    await confirmPayment(waiting, send, answers(session(null)), {
-      wasUnanswered,
-      ended: undefined,
-    });
+    await confirmPayment(waiting, send, answers(session(null)), wasUnanswered, undefined);
   }
   assert.deepEqual(repeated, [false, false, false, true, true, true]);
 });

@@ -24,24 +24,18 @@ export type Confirmed =
       readonly unanswered: boolean;
     };
 
-/** What went before a confirm. */
-export interface Before {
-  /** The same confirm was sent and not answered. */
-  readonly wasUnanswered: boolean;
-  /** The payment that failed or was canceled before this one. */
-  readonly ended: string | undefined;
-}
-
 /**
  * Sends the confirm until it is answered. It names its payment, so it may be repeated any number of times, under a new session too;
  * `repeated`: whether one arrived before is not known, and the platform may have lost what it had made of it. A refusal may be of a
- * repetition whose first answer was lost, so what the platform has is read then. Never rejects.
+ * repetition whose first answer was lost, so what the platform has is read then. Never rejects. `ended` is the payment that failed or was
+ * canceled before this one.
  */
 export async function confirmPayment(
   by: Pick<Waiting, 'persist'>,
   pay: (repeated: boolean) => Promise<FlowPayment>,
   read: () => Promise<FlowSession>,
-  { wasUnanswered, ended }: Before,
+  wasUnanswered: boolean,
+  ended: string | undefined,
 ): Promise<Confirmed> {
   let unanswered = wasUnanswered ? 1 : 0;
   const send = async (): Promise<FlowPayment> => {

@@ -35,19 +35,20 @@ export function Press(props: {
 
 /** The label of the button that leaves the page: a general word in a frame; the destination when the page has the whole tab. */
 export function leaveLabel(flow: Flow, { say }: Language, word: 'close' | 'done'): string {
-  if (!flow.hasTab) return say(word);
+  if (flow.site.returnUrl === undefined) return say(word);
   const site = flow.state.screen.bill?.session.partner.name ?? say('the_site');
   return say('back_to', { site });
 }
 
-/** The button that leaves the page. */
+/** The button that leaves the page, until it was pressed: a frame in the site's own page stays there. */
 export function Leave(props: {
   readonly flow: Flow;
   readonly words: Language;
   readonly kind?: 'main' | undefined;
   readonly word?: 'done';
-}): VNode {
+}): VNode | null {
   const { flow, words, kind, word = 'close' } = props;
+  if (flow.state.left) return null;
   return (
     <Press kind={kind} onClick={() => flow.close()}>
       {leaveLabel(flow, words, word)}

@@ -8,7 +8,6 @@ import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/con
 import type { DuebridgeErrorCode, PaymentUpdate, TokenReason } from '../embed/types.ts';
 import { callError, CallError, spent, type Api } from './api.ts';
 import { confirmPayment, followPayment } from './confirm.ts';
-import { parseAmount } from './money.ts';
 import type { Site } from './site.ts';
 import {
   amountOf,
@@ -34,15 +33,14 @@ const SLOW_MS = 30_000;
 /** Creates the flow for a page that is connected to its site. Call `start()` once. */
 export class Flow {
   state: State = initialState(!navigator.onLine);
-  /** The locale in which typed amounts are read. */
-  locale = 'en-US';
+  /** Called after each change of the state; set by the page. */
+  changed: () => void = () => {};
   /** The title of a problem in the customer's language; set by the page, which has the translations. */
   describe: (code: DuebridgeErrorCode) => string = (code) => code;
   /** Asks the frame of the chosen funding method for what the customer entered; undefined when incomplete. */
   instrument: (() => Promise<string | undefined>) | undefined;
-  readonly #site: Site;
-  readonly #api: Api;
-  readonly #changed: () => void;
+  readonly site: Site;
+  readonly api: Api;
   readonly #waiting = createWaiting((lost) => (lost ? this.#lost() : this.#connection(false)));
   #sessionId = '';
   /** The session that is being opened: the bill that came with it, null without one, false when the site gave no token. */
@@ -56,10 +54,9 @@ export class Flow {
   #unanswered = false;
   #leaving = false;
 
-  constructor(site: Site, api: Api, changed: () => void) {
-    this.#site = site;
-    this.#api = api;
-    this.#changed = changed;
+  constructor(site: Site, api: Api) {
+    this.site = site;
+    this.api = api;
     for (const type of ['online', 'offline'])
       addEventListener(type, () => {
         this.#connection(type === 'offline');
@@ -75,12 +72,6 @@ export class Flow {
   }
 
   // What the customer does --------------------------------------------------------------------------------------------------
-
-  submitAmount(): void {
-    const { screen } = this.state;
-    if (screen.name !== 'amount') return;
-    this.apply({ type: 'submitted', cents: parseAmount(screen.bill.typed, this.locale) });
-  }
 
   /**
    * Confirms, by the chosen method, or by one with a button of its own and what that gave. A second press while it is sent does
@@ -114,9 +105,10 @@ export class Flow {
     const confirmed = await confirmPayment(
       this.#waiting,
       (repeated) =>
-        this.#renewed(() => this.#api.pay(repeated ? { ...request, repeated } : request)),
-      () => this.#renewed(() => this.#api.session()),
-      { wasUnanswered, ended: bill.ended },
+        this.#renewed(() => this.api.pay(repeated ? { ...request, repeated } : request)),
+      () => this.#renewed(() => this.api.session()),
+      wasUnanswered,
+      bill.ended,
     );
     this.#unanswered = confirmed.unanswered ?? false;
     if (confirmed.payment) return this.#follow(confirmed.payment);
@@ -132,7 +124,7 @@ export class Flow {
 
   /** What the method's page needs to show and save methods; null without: new details can be entered all the same. */
   saved({ funding_method }: FlowFundingMethod): Promise<string | null> {
-    return this.#renewed(() => this.#api.saved({ funding_method })).then(
+    return this.#renewed(() => this.api.saved({ funding_method })).then(
       ({ data }) => data,
       () => null,
     );
@@ -162,14 +154,14 @@ export class Flow {
       this.apply({ type: 'asks_to_close', asks: true });
       return;
     }
-    if (this.#site.returnUrl !== undefined) {
-      void this.#goBack(this.#site.returnUrl);
+    if (this.site.returnUrl !== undefined) {
+      void this.#goBack(this.site.returnUrl);
       return;
     }
     const payment = paymentOf(screen);
     const reason =
       payment?.status === 'succeeded' ? 'completed' : screen.name === 'problem' ? 'error' : 'user';
-    this.#site.send({
+    this.site.send({
       type: 'exit',
       exit: {
         reason,
@@ -178,8 +170,8 @@ export class Flow {
         payment: payment && update(payment),
       },
     });
-    // In the site's own page the frame stays, so it has to say that the flow is done.
-    this.apply({ type: 'left', left: this.#site.display === 'inline' });
+    // In the site's own page the frame stays as it is until the site removes it.
+    this.apply({ type: 'left', left: this.site.display === 'inline' });
   }
 
   /** Returns to the site with a signed result; without one, which says nothing about a payment, when the session has ended. */
@@ -191,7 +183,7 @@ export class Flow {
       const leaving = { return_url, confirm_unanswered: this.#unanswered };
       // Without a network the browser could not show the site either; any refusal ends it.
       ({ location: to } = await this.#waiting.persist(
-        () => this.#api.leave(leaving),
+        () => this.api.leave(leaving),
         () => true,
       ));
     } catch (error) {
@@ -212,20 +204,6 @@ export class Flow {
     }
   }
 
-  get canRenew(): boolean {
-    return this.#site.init.renews;
-  }
-
-  /** Leaving the page leads back to the site, in the same tab. */
-  get hasTab(): boolean {
-    return this.#site.returnUrl !== undefined;
-  }
-
-  /** The platform's clock. */
-  now(): number {
-    return this.#api.now();
-  }
-
   // From the handshake to the first screen ----------------------------------------------------------------------------------
 
   /** A session and the bill with it, however long the network takes. */
@@ -243,9 +221,9 @@ export class Flow {
       } catch (error) {
         const failed = callError(error);
         // The token expired before it was used: get a new one without showing a problem.
-        if (why === 'initial' && this.canRenew && spent(failed)) continue;
+        if (why === 'initial' && this.site.init.renews && spent(failed)) continue;
         const { code, requestId } = failed;
-        const helps = code === 'internal' || (code === 'token_expired' && this.canRenew);
+        const helps = code === 'internal' || (code === 'token_expired' && this.site.init.renews);
         return this.#stop(code, requestId, helps ? 'session' : undefined);
       }
     }
@@ -260,7 +238,7 @@ export class Flow {
   /** Gets a token and a session for it. */
   async #open(why: TokenReason): Promise<FlowSession | null | false> {
     const starting = this.state.screen.name === 'loading';
-    const token = await this.#site.token(why, () => {
+    const token = await this.site.token(why, () => {
       // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives. In the middle of a
       // payment the screen stays.
       if (starting) this.#stop('token_slow');
@@ -269,11 +247,11 @@ export class Flow {
     // Without a network the site could not ask its backend either, so its tokens are not at fault.
     if (token === null && !navigator.onLine) throw new CallError('network');
     if (token === null) return false;
-    const grant = await this.#api.open(token, { origin: this.#site.origin }, this.#site.exchange());
+    const grant = await this.api.open(token, this.site.origin, this.site.exchange());
     this.#sessionId = grant.session_id;
     this.apply({ type: 'session_ends', at: undefined });
     // By the clock that the customer sees, right or wrong.
-    this.#end = Date.now() + Date.parse(grant.expires_at) - this.#api.now();
+    this.#end = Date.now() + Date.parse(grant.expires_at) - this.api.now();
     this.#warn();
     return grant.bill ?? null;
   }
@@ -288,7 +266,7 @@ export class Flow {
 
   /** Replaces an ended session with a new one. */
   async #renew(): Promise<boolean> {
-    return this.canRenew && (await this.#opened('expired')) !== false;
+    return this.site.init.renews && (await this.#opened('expired')) !== false;
   }
 
   /** Runs a call; when the session has ended, renews it and runs the call again. */
@@ -304,7 +282,7 @@ export class Flow {
   /** Reads the bill and shows it, or says why there is none. */
   async #showBill(): Promise<void> {
     try {
-      this.#show(await this.#waiting.persist(() => this.#renewed(() => this.#api.session())));
+      this.#show(await this.#waiting.persist(() => this.#renewed(() => this.api.session())));
     } catch (error) {
       const failed = callError(error);
       const { code, requestId } = failed;
@@ -331,7 +309,7 @@ export class Flow {
     const slow = setTimeout(() => this.apply({ type: 'slow' }), SLOW_MS);
     void followPayment(
       this.#waiting,
-      () => this.#renewed(() => this.#api.payment(payment.platform_payment_id)),
+      () => this.#renewed(() => this.api.payment(payment.platform_payment_id)),
       (news) => this.#heard(news),
       following.signal,
     )
@@ -347,7 +325,7 @@ export class Flow {
     const text = JSON.stringify(change);
     if (text === this.#lastUpdate) return;
     this.#lastUpdate = text;
-    this.#site.send({ type: 'payment', payment: change });
+    this.site.send({ type: 'payment', payment: change });
     if (payment.failure === 'duplicate') this.#tell('duplicate_payment');
     if (payment.status === 'succeeded' && !this.state.screen.bill?.session.receipt)
       void this.#readReceipt();
@@ -356,7 +334,7 @@ export class Flow {
   /** The session contains the payer only now. Without the name the receipt is still good for everything but the payer's files. */
   async #readReceipt(): Promise<void> {
     try {
-      const { receipt } = await this.#renewed(() => this.#api.session());
+      const { receipt } = await this.#renewed(() => this.api.session());
       this.apply({ type: 'receipted', receipt: receipt ? { receipt } : {} });
     } catch (error) {
       callError(error);
@@ -367,7 +345,7 @@ export class Flow {
 
   #ended(): void {
     this.apply({ type: 'session_ends', at: undefined });
-    this.#stop('token_expired', undefined, this.canRenew ? 'session' : undefined);
+    this.#stop('token_expired', undefined, this.site.init.renews ? 'session' : undefined);
   }
 
   /** Before there is a bill to show beside it, a lost connection is a screen of its own. */
@@ -389,7 +367,7 @@ export class Flow {
   }
 
   #tell(code: DuebridgeErrorCode, requestId?: string, again = true): void {
-    this.#site.send({
+    this.site.send({
       type: 'error',
       error: {
         code,
@@ -404,7 +382,7 @@ export class Flow {
   /** Moves to the next state, and shows it. */
   apply(event: FlowEvent): void {
     this.state = reduce(this.state, event);
-    this.#changed();
+    this.changed();
   }
 }
 

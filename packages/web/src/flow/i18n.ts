@@ -5,8 +5,6 @@ import type { Word, Words } from './words.ts';
 import { formatMoney } from './money.ts';
 import { tagOf, type Tag } from './tags.ts';
 
-export type { Word };
-
 /** One language: its text and its formats of money and time. */
 export interface Language {
   /** For `<html lang>`: the language of the text. */

@@ -11,7 +11,7 @@ import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
 import { Amount } from './amount.tsx';
 import { leaveLabel, Press } from './elements.tsx';
-import { Left, Receipt, Status } from './outcome.tsx';
+import { Receipt, Status } from './outcome.tsx';
 import { Loading, ProblemScreen, problemWords, Review } from './screens.tsx';
 import type { Begun } from './first.ts';
 import { billerOf, isDark, metaOf, type Site } from './site.ts';
@@ -60,12 +60,11 @@ async function main(
     );
     return;
   }
-  const problems = applyLook(site.init.appearance);
+  applyLook(site.init.appearance);
   // A frame in the site's page is as high as its content; a sheet on a phone, and a tab, are not.
   if (site.display !== 'inline' && screen.width <= PHONE_PX)
     document.documentElement.dataset['tall'] = '';
-  let changed = (): void => {};
-  const flow = new Flow(site, createApi(metaOf('partner'), request), () => changed());
+  const flow = new Flow(site, createApi(metaOf('partner'), request));
   void flow.start();
   const words = await loadLanguage(site.init.locale, textOf);
   show(
@@ -74,8 +73,6 @@ async function main(
       flow={flow}
       first={words}
       speakIn={(locale) => loadLanguage(locale, textOf)}
-      listen={(act) => (changed = act)}
-      problems={problems}
     />,
   );
 }
@@ -85,21 +82,18 @@ function App(props: {
   readonly flow: Flow;
   readonly first: Language;
   readonly speakIn: (locale: string) => Promise<Language>;
-  readonly problems: readonly string[];
-  readonly listen: (changed: () => void) => void;
 }): VNode {
   const { site, flow } = props;
   const [words, setWords] = useState(props.first);
   const [, setTurn] = useState(0);
   const { state } = flow;
   const { screen } = state;
-  flow.locale = words.locale;
   const biller = nameOfBiller(words, screen);
   const logo = screen.bill?.session.biller.logo ?? billerOf().logo;
   flow.describe = (code) => words.say(problemWords(code, words)[0], { biller });
 
   useEffect(() => {
-    props.listen(() => setTurn((turn) => turn + 1));
+    flow.changed = () => setTurn((turn) => turn + 1);
     // Handle what happened before the listeners were added.
     setTurn((turn) => turn + 1);
     let appearance = site.init.appearance;
@@ -109,7 +103,7 @@ function App(props: {
       const code = 'appearance_invalid';
       site.send({ type: 'error', error: { code, message, recoverable: true } });
     };
-    tellLook(props.problems);
+    tellLook(applyLook(appearance));
     site.listen((message: ToPage) => {
       if (message.type === 'update') {
         if (message.locale !== undefined) void props.speakIn(message.locale).then(setWords);
@@ -221,9 +215,8 @@ function ScreenOf(props: {
   readonly biller: string;
   readonly canLeave: boolean;
 }): VNode {
-  const { flow, words, biller } = props;
-  const { screen, left } = flow.state;
-  if (left) return <Left {...{ flow, words, biller }} payment={paymentOf(screen)} />;
+  const { flow, words } = props;
+  const { screen } = flow.state;
   switch (screen.name) {
     case 'review':
       return <Review {...{ flow, words, screen }} />;
@@ -305,7 +298,7 @@ function Notices({ flow, words }: { readonly flow: Flow; readonly words: Languag
       {ends !== undefined && (
         <div class="notice">
           <p>{ends}</p>
-          {flow.canRenew && <Press onClick={() => void flow.stay()}>{say('stay')}</Press>}
+          {flow.site.init.renews && <Press onClick={() => void flow.stay()}>{say('stay')}</Press>}
         </div>
       )}
       {state.asksToClose && (

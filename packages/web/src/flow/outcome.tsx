@@ -3,7 +3,6 @@ import type { FlowPayment } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.tsx';
-import type { Flow } from './flow.ts';
 import { Act } from './funding.tsx';
 import type { Language } from './i18n.ts';
 import { leftDue, methodOf, type Bill } from './state.ts';
@@ -151,34 +150,6 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
       </details>
       <div class="actions">
         <Leave {...{ flow, words }} kind="main" word="done" />
-      </div>
-    </>
-  );
-}
-
-/** After Done, Close or Escape in a frame that stays: the result, and the way back. */
-export function Left(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly payment: FlowPayment | undefined;
-  readonly biller: string;
-}): VNode {
-  const { flow, words, payment, biller } = props;
-  const { say } = words;
-  const which =
-    payment?.status === 'succeeded'
-      ? 'left_paid'
-      : payment?.status === 'processing'
-        ? 'left_open'
-        : 'left_nothing';
-  const amount = payment ? words.money(payment.amount_in_cents) : '';
-  return (
-    <>
-      <Sign kind={which === 'left_paid' ? 'right' : 'neutral'} />
-      <Title>{say(which)}</Title>
-      <p>{say(`${which}_text`, { amount, biller })}</p>
-      <div class="actions">
-        <Press onClick={() => flow.apply({ type: 'left', left: false })}>{say('show_again')}</Press>
       </div>
     </>
   );

@@ -7,8 +7,9 @@ import { Fragment, type VNode } from 'preact';
 import { Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.tsx';
 import type { Flow } from './flow.ts';
 import { Express, FundingFrame } from './funding.tsx';
-import { filled, type Language, type Word } from './i18n.ts';
+import { filled, type Language } from './i18n.ts';
 import { amountOf, methodFor, methodsFor, type Again, type Bill } from './state.ts';
+import type { Word } from './words.ts';
 
 /** The shape of the bill before it is loaded, the same as the skeleton in flow.html. */
 export function Loading({ words }: { readonly words: Language }): VNode {
@@ -38,7 +39,7 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
         : due < 0
           ? 'review_credit_title'
           : 'review_nothing_title';
-  const today = calendarDay(flow.now());
+  const today = calendarDay(flow.api.now());
   const shown = chosen ?? due;
   const methods = amount === undefined ? [] : methodsFor(bill, amount);
   const isOwed = due === undefined || due > 0;

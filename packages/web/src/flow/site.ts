@@ -47,7 +47,7 @@ export interface Site {
   readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
   /** How the page is shown; `tab`: it has the whole tab. */
   readonly display: Init['display'] | 'tab';
-  /** Where the customer returns to when the page has the whole tab. */
+  /** Where the customer returns to when the page has the whole tab; undefined in a frame. */
   readonly returnUrl?: string | undefined;
   send(message: ToSite): void;
   /**

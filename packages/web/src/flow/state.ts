@@ -81,7 +81,7 @@ export interface State {
   readonly endsAt: number | undefined;
   /** The customer asked to close while a payment was being sent. */
   readonly asksToClose: boolean;
-  /** The customer has left a page that stays in place: it says so, and offers the way back. */
+  /** The customer has left a page that stays in place: it has no button for that any more. */
   readonly left: boolean;
 }
 
@@ -153,7 +153,9 @@ export function reduce(state: State, event: FlowEvent): State {
     case 'back':
       return screen.name === 'amount' ? show(review(screen.bill)) : state;
     case 'sends':
-      return screen.name === 'review' ? show({ ...screen, sending: event.on }) : state;
+      return screen.name === 'review'
+        ? show({ ...screen, sending: event.on }, { left: false })
+        : state;
     case 'amount_refused':
       return screen.name === 'review' ? show(refusedAmount(screen.bill, event.session)) : state;
     case 'heard':

@@ -11,18 +11,10 @@ const WAIT_GROWTH = 1.6;
 /** Number of answers of passing trouble before a call is given up; a lost network never ends one. */
 const MAX_FAULTS = 3;
 
-export interface Waiting {
-  pause(ms: number): Promise<void>;
-  /**
-   * The answer to `act`, which may be asked any number of times: also while an earlier request is open. Throws CallError for an answer
-   * that another try does not change (`isFinal`), by default any that is not passing trouble, and passing trouble only so often.
-   */
-  persist<T>(act: () => Promise<T>, isFinal?: (failed: CallError) => boolean): Promise<T>;
-  wake(): void;
-}
+export type Waiting = ReturnType<typeof createWaiting>;
 
 /** `connection` is told of each request that got no answer (true), and of each that got one. */
-export function createWaiting(connection: (lost: boolean) => void): Waiting {
+export function createWaiting(connection: (lost: boolean) => void) {
   const wakers = new Set<() => void>();
   /** What `act` gives, or undefined when the page is woken before. */
   const attempt = async <T>(act: () => Promise<T>): Promise<{ readonly value: T } | undefined> => {
@@ -42,7 +34,11 @@ export function createWaiting(connection: (lost: boolean) => void): Waiting {
   };
   return {
     pause,
-    async persist(act, isFinal) {
+    /**
+     * The answer to `act`, which may be asked any number of times: also while an earlier request is open. Throws CallError for an answer
+     * that another try does not change (`isFinal`), by default any that is not passing trouble, and passing trouble only so often.
+     */
+    async persist<T>(act: () => Promise<T>, isFinal?: (failed: CallError) => boolean): Promise<T> {
       let faults = 0;
       for (let wait = FIRST_WAIT_MS; ; wait = Math.min(wait * WAIT_GROWTH, MAX_WAIT_MS)) {
         try {
@@ -60,7 +56,7 @@ export function createWaiting(connection: (lost: boolean) => void): Waiting {
         }
       }
     },
-    wake: () => wakers.forEach((wake) => wake()),
+    wake: (): void => wakers.forEach((wake) => wake()),
   };
 }
 
