@@ -1,5 +1,5 @@
 /**
- * The SDK in a site: its options, timeouts, events and errors, the React component; files that are
+ * The SDK in a site: its options, timeouts, events and errors, files that are
  * late, blocked or missing; a browser without storage and one whose clock is wrong.
  */
 import assert from 'node:assert/strict';
@@ -7,7 +7,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { bundled } from './bundled.ts';
 import type { Script } from './engines.ts';
 import { gate, until, useRig } from './rig.ts';
 import {
@@ -285,69 +284,6 @@ function events(inEngine: InEngine): void {
         [exit?.['reason'], exit?.['at'], exit?.['sessionId']],
         ['completed', 'receipt', 'session-1'],
       );
-    },
-  );
-
-  let react: Promise<string> | undefined;
-  inEngine(
-    'the React component survives StrictMode, new callbacks and new looks with one frame',
-    async ({ flow, visit }) => {
-      flow.files.set(
-        '/react.js',
-        await (react ??= bundled(join(import.meta.dirname, 'site/react-app.tsx'))),
-      );
-      const world = flow.world({ outcome: [] });
-      const at = await visit(world);
-      await at.tab.run(
-        'page',
-        async (settings) => {
-          const path = '/react.js';
-          await import(path);
-          const site = window as unknown as Record<string, (value: unknown) => void>;
-          const said: string[] = [];
-          Object.assign(window, { said });
-          site['startReact']?.({
-            ...settings,
-            fetchToken: async () => {
-              said.push('token');
-              const answer = await fetch(`/token?partner=${settings.partner}`);
-              return ((await answer.json()) as { token: string }).token;
-            },
-            onReady: () => said.push('ready'),
-            onError: (error: { code: string }) => said.push(error.code),
-          });
-        },
-        { partner: world.partner, frameOrigin: flow.payOrigin },
-      );
-      await at.title('Your bill from Acme Water');
-      assert.equal(await leftovers(at), 1);
-      await at.tab.run('page', () => {
-        const site = window as unknown as { said: string[]; setProps: (props: object) => void };
-        site.setProps({
-          locale: 'es',
-          onPayment: (payment: { status: string }) => site.said.push(`new ${payment.status}`),
-        });
-      });
-      await at.title('Su factura de Acme Water');
-      await at.press('Pagar $123.45');
-      await at.title('Su pago está en camino');
-      const said = (): Promise<string[]> =>
-        at.tab.run('page', () => (window as unknown as { said: string[] }).said);
-      await until(async () => (await said()).length === 3);
-      assert.deepEqual(await said(), ['token', 'ready', 'new processing']);
-      // Another bill is another page: a customer who switches accounts does not see the one before.
-      const [first] = world.tokens;
-      await at.tab.run('page', () =>
-        (window as unknown as { setProps: (props: object) => void }).setProps({
-          account: 'another',
-        }),
-      );
-      await until(() => world.counts.exchange === 2);
-      assert.notEqual(world.tokens.at(-1), first);
-      await at.tab.run('page', () =>
-        (window as unknown as { shown: (shown: boolean) => void }).shown(false),
-      );
-      await until(async () => (await leftovers(at)) === 0);
     },
   );
 }

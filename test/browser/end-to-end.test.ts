@@ -175,11 +175,11 @@ test('the module, the React component and the test of the guide work as they are
       'show.js': block(4, 'js'),
       'bill.jsx': block(5, 'jsx'),
       'kit.js': block(6, 'js'),
-      'main.jsx': `import { createRoot } from 'react-dom/client';
-        import { showPayment } from './show.js';
+      'main.jsx': `import { showPayment } from './show.js';
         import { Bill } from './bill.jsx';
         import { failedPaymentIsShown } from './kit.js';
-        const renderBill = (element, props) => createRoot(element).render(<Bill {...props} />);
+        import { renderStrictly } from '${join(import.meta.dirname, 'site/strict.tsx')}';
+        const renderBill = (element, props) => renderStrictly(Bill, element, props);
         Object.assign(window, { showPayment, renderBill, failedPaymentIsShown });`,
     },
     'main.jsx',
@@ -193,9 +193,9 @@ test('the module, the React component and the test of the guide work as they are
     const path = '/guide.js';
     await import(path);
     const guideWindow = window as unknown as Record<string, (...given: unknown[]) => unknown>;
-    const fetchToken = async (): Promise<string> =>
-      ((await (await fetch(`/token?partner=${options.partner}`)).json()) as { token: string })
-        .token;
+    const tokenOf = (partner: string) => async (): Promise<string> =>
+      ((await (await fetch(`/token?partner=${partner}`)).json()) as { token: string }).token;
+    const fetchToken = tokenOf(options.partner);
     const paid: unknown[] = [];
     Object.assign(window, { paid });
     const place = document.querySelector('#place');
@@ -206,11 +206,8 @@ test('the module, the React component and the test of the guide work as they are
     };
     const { state } = made;
     made.destroy();
-    guideWindow['renderBill']?.(place, {
-      ...options,
-      fetchToken,
-      onPaid: (payment: unknown) => paid.push(payment),
-    });
+    const bill = guideWindow['renderBill']?.(place, { ...options, fetchToken, onPaid: () => {} });
+    Object.assign(window, { bill, tokenOf });
     return { ...shown, state };
   }, given);
   assert.deepEqual(kit, {
@@ -219,9 +216,31 @@ test('the module, the React component and the test of the guide work as they are
     state: 'ready',
   });
   const frame = page.frameLocator('iframe');
+  await frame.getByRole('button', { name: 'Pagar $123.45', exact: true }).waitFor();
+  interface BillWindow {
+    readonly bill: { show(more: object): void; leave(): void };
+    readonly tokenOf: (partner: string) => () => Promise<string>;
+    paid: unknown[];
+  }
+  // StrictMode mounts twice: one page, one token. A new callback is heard, and restarts nothing.
+  assert.equal(await page.locator('iframe').count(), 1);
+  const { length: tokens } = world.tokens;
+  await page.evaluate(() => {
+    const { bill, paid } = window as unknown as BillWindow;
+    bill.show({ onPaid: (payment: unknown) => paid.push(payment) });
+  });
   await frame.getByRole('button', { name: 'Pagar $123.45', exact: true }).click();
   await frame.getByRole('heading', { name: 'Pagado. ¡Gracias!' }).waitFor();
   const paid = await page.evaluate(() => (window as unknown as { paid: unknown[] }).paid);
   assert.equal(paid.length, 1);
+  assert.equal(world.tokens.length, tokens);
+  // Another partner is another page, and none is left of what is not rendered.
+  await page.evaluate((partner) => {
+    const { bill, tokenOf } = window as unknown as BillWindow;
+    bill.show({ partner, fetchToken: tokenOf(partner) });
+  }, rig.flow.world().partner);
+  await frame.getByRole('button', { name: 'Pagar $123.45', exact: true }).waitFor();
+  await page.evaluate(() => (window as unknown as BillWindow).bill.leave());
+  await page.locator('iframe').waitFor({ state: 'detached' });
   assert.deepEqual(wrong, []);
 });

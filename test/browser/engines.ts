@@ -32,8 +32,8 @@ export interface Tab {
   run<A extends readonly unknown[], T>(where: Where, script: Script<A, T>, ...given: A): Promise<T>;
   /** Presses the mouse on the first element of a selector, as a person does: the browser counts it as theirs. */
   click(where: Where, selector: string): Promise<void>;
-  /** Presses the mouse at a point of the window, in CSS pixels from its top left, whatever is there; `times`: so often, without a pause. */
-  clickAt(x: number, y: number, times?: number): Promise<void>;
+  /** Presses the mouse at a point of the window, in CSS pixels from its top left, whatever is there. */
+  clickAt(x: number, y: number): Promise<void>;
   /** Gives the window a phone's size (WebKit's is 447 pixels wide at least), or the one that it was opened with. */
   resize(to: 'phone' | 'opened'): Promise<void>;
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
@@ -42,16 +42,7 @@ export interface Tab {
   close(): Promise<void>;
 }
 
-/** What a person has set in their system or browser. */
-export interface Settings {
-  /** IANA name. */
-  readonly timeZone?: string;
-  readonly colorScheme?: 'dark';
-  /** The system's own colours. WebKit has none (`forced-colors` matches in no theme of GTK): it gets GTK's theme of high contrast. */
-  readonly forcedColors?: true;
-}
-
-/** A browser; Firefox and WebKit take settings only when they start. */
+/** A browser. */
 interface Engine {
   /** `frameUrl`: how the address of the payment page starts. */
   open(frameUrl: string): Promise<Tab>;
@@ -79,23 +70,16 @@ const VISITS = 3;
 const VISIT_MS = 180_000;
 
 /**
- * One engine for any number of visits, started at the first. `keepsTab`: the first tab of a visit that passed is the first of the next
- * one too, with whatever its site has stored. WebKit starts a browser for each tab, so this is much faster.
+ * One engine for any number of visits, started at the first. The first tab of a visit that passed is the first of the next one too, with
+ * whatever its site has stored: WebKit starts a browser for each tab, so this is much faster.
  */
 export class Visitor {
   readonly #name: EngineName;
-  readonly #keepsTab: boolean;
-  readonly #settings: Settings;
   #engine: Engine | undefined;
   #kept: Tab | undefined;
 
-  constructor(
-    name: EngineName,
-    { keepsTab = false, settings = {} }: { keepsTab?: boolean; settings?: Settings } = {},
-  ) {
+  constructor(name: EngineName) {
     this.#name = name;
-    this.#keepsTab = keepsTab;
-    this.#settings = settings;
   }
 
   /**
@@ -108,7 +92,7 @@ export class Visitor {
     body: (open: () => Promise<Tab>) => Promise<void>,
   ): Promise<void> {
     for (let visits = 1; ; visits += 1) {
-      const engine = (this.#engine ??= await STARTS[this.#name](this.#settings));
+      const engine = (this.#engine ??= await STARTS[this.#name]());
       if (engine === undefined) return t.diagnostic(MISSING[this.#name]);
       const tabs: Tab[] = [];
       const open = async (): Promise<Tab> => {
@@ -119,7 +103,7 @@ export class Visitor {
       };
       try {
         await within(VISIT_MS, body(open));
-        if (this.#keepsTab) this.#kept = tabs.shift();
+        this.#kept = tabs.shift();
         return;
       } catch (error) {
         if (this.#name === 'chromium' || visits === VISITS) throw error;
@@ -141,7 +125,7 @@ export class Visitor {
   }
 }
 
-const STARTS: Readonly<Record<EngineName, (settings: Settings) => Promise<Engine | undefined>>> = {
+const STARTS: Readonly<Record<EngineName, () => Promise<Engine | undefined>>> = {
   chromium: startChromium,
   firefox: startFirefox,
   webkit: startWebKit,
@@ -157,16 +141,11 @@ async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
 
 // Chromium --------------------------------------------------------------------------------------------------------------------
 
-async function startChromium(settings: Settings): Promise<Engine> {
-  const { timeZone, colorScheme, forcedColors } = settings;
+async function startChromium(): Promise<Engine> {
   const browser = await launchChromium();
   return {
     async open(frameUrl) {
-      const context = await browser.newContext({
-        ...(timeZone && { timezoneId: timeZone }),
-        ...(colorScheme && { colorScheme }),
-        ...(forcedColors && { forcedColors: 'active' }),
-      });
+      const context = await browser.newContext();
       context.setDefaultTimeout(PATIENCE_MS);
       const page = await context.newPage();
       return chromiumTab(page, frameUrl);
@@ -181,7 +160,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => at(where).locator(selector).first().click(),
-    clickAt: (x, y, times = 1) => page.mouse.click(x, y, { clickCount: times }),
+    clickAt: (x, y) => page.mouse.click(x, y),
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -191,15 +170,14 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
 
 // Firefox ---------------------------------------------------------------------------------------------------------------------
 
-async function startFirefox(settings: Settings): Promise<Engine | undefined> {
+async function startFirefox(): Promise<Engine | undefined> {
   const executablePath = onPath(['firefox-esr', 'firefox']);
   if (executablePath === undefined) return undefined;
-  const { colorScheme, forcedColors } = settings;
   const { puppeteer } = await importTool<Tools>('browser', 'test');
   const browser = await puppeteer.launch({
     browser: 'firefox',
     executablePath: WITH_US,
-    env: { ...process.env, ...zoneOf(settings), PROGRAM: executablePath },
+    env: { ...process.env, PROGRAM: executablePath },
     headless: true,
     protocolTimeout: PATIENCE_MS,
     // Nothing that calls home.
@@ -210,8 +188,6 @@ async function startFirefox(settings: Settings): Promise<Engine | undefined> {
       'browser.safebrowsing.downloads.remote.enabled': false,
       'services.settings.server': '',
       'intl.accept_languages': 'en-US',
-      ...(colorScheme && { 'layout.css.prefers-color-scheme.content-override': 0 }),
-      ...(forcedColors && { 'browser.display.document_color_use': 2 }),
     },
   });
   return {
@@ -221,9 +197,6 @@ async function startFirefox(settings: Settings): Promise<Engine | undefined> {
   };
 }
 
-/** The environment that gives a browser a time zone. */
-const zoneOf = ({ timeZone }: Settings): NodeJS.ProcessEnv => (timeZone ? { TZ: timeZone } : {});
-
 function firefoxTab(page: FirefoxPage, frameUrl: string): Tab {
   page.setDefaultTimeout(PATIENCE_MS);
   const at = (where: Where): FirefoxFrame =>
@@ -232,7 +205,7 @@ function firefoxTab(page: FirefoxPage, frameUrl: string): Tab {
     goto: async (url) => void (await page.goto(url)),
     run: async (where, script, ...given) => at(where).evaluate(call(script, given)) as never,
     click: async (where, selector) => (await at(where).waitForSelector(selector))?.click(),
-    clickAt: (x, y, times = 1) => page.mouse.click(x, y, { count: times }),
+    clickAt: (x, y) => page.mouse.click(x, y),
     resize: (to) => page.setViewport(to === 'phone' ? PHONE : null),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
@@ -245,7 +218,7 @@ function firefoxTab(page: FirefoxPage, frameUrl: string): Tab {
 /** The driver does not scroll the site to show what it clicks in a frame: everything has to be in view. */
 const VIEW = { x: 0, y: 0, width: 1200, height: 1500 } as const;
 
-async function startWebKit(settings: Settings): Promise<Engine | undefined> {
+async function startWebKit(): Promise<Engine | undefined> {
   const program = onPath(['WebKitWebDriver']);
   const xvfb = onPath(['Xvfb']);
   const [binary] = globSync('/usr/lib/*/webkit2gtk-4.*/MiniBrowser').sort().toReversed();
@@ -263,9 +236,6 @@ async function startWebKit(settings: Settings): Promise<Engine | undefined> {
     GTK_A11Y: 'none',
     // Without a graphics card, composed layers cost three times the processor time of plain drawing.
     WEBKIT_DISABLE_COMPOSITING_MODE: '1',
-    ...(settings.colorScheme && { GTK_THEME: 'Adwaita:dark' }),
-    ...(settings.forcedColors && { GTK_THEME: 'HighContrast' }),
-    ...zoneOf(settings),
   };
   const { selenium } = await importTool<Tools>('browser', 'test');
   return {
@@ -336,11 +306,9 @@ function webkitTab(
         assert.ok(Date.now() < end, `never there: ${selector}`);
       }
     },
-    async clickAt(x, y, times = 1) {
+    async clickAt(x, y) {
       await to('page');
-      const mouse = driver.actions().move({ x, y, duration: 0 });
-      for (let click = 0; click < times; click += 1) mouse.press().release();
-      await mouse.perform();
+      await driver.actions().move({ x, y, duration: 0 }).press().release().perform();
     },
     async resize(size) {
       const rect = size === 'phone' ? { x: 0, y: 0, ...PHONE } : VIEW;
@@ -397,7 +365,7 @@ interface FirefoxFrame {
   waitForSelector(selector: string): Promise<{ click(): Promise<void> } | null>;
 }
 interface FirefoxPage {
-  readonly mouse: { click(x: number, y: number, options: { count: number }): Promise<void> };
+  readonly mouse: { click(x: number, y: number): Promise<void> };
   readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
   setDefaultTimeout(ms: number): void;
   mainFrame(): FirefoxFrame;

@@ -30,20 +30,13 @@ const PATIENCE_MS = 60_000;
 /** The browser files of real releases; absent until the first. */
 const RELEASED = join(import.meta.dirname, '../../packages/web/released');
 
-export interface Rig {
-  readonly flow: ScriptedFlow;
-  /** A scripted platform for one engine alone, started when it is first asked for. */
-  flowIn(name: EngineName): Promise<ScriptedFlow>;
-  readonly browser: Browser;
-  /** What the build made for these tests. */
-  readonly dist: string;
-}
+export type Rig = ReturnType<typeof useRig>;
 
 /**
  * Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up.
  * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `browser`.
  */
-export function useRig({ withRelease = false, withChromium = true } = {}): Rig {
+export function useRig({ withRelease = false, withChromium = true } = {}) {
   let flow: ScriptedFlow;
   const flows = new Map<EngineName, Promise<ScriptedFlow>>();
   let browser: Browser;
@@ -80,18 +73,20 @@ export function useRig({ withRelease = false, withChromium = true } = {}): Rig {
     rmSync(folder, { recursive: true, force: true });
   });
   return {
-    get flow() {
+    get flow(): ScriptedFlow {
       return flow;
     },
-    flowIn(name) {
+    /** A scripted platform for one engine alone, started when it is first asked for. */
+    flowIn(name: EngineName): Promise<ScriptedFlow> {
       const started = flows.get(name) ?? startScriptedFlow(dist);
       flows.set(name, started);
       return started;
     },
-    get browser() {
+    get browser(): Browser {
       return browser;
     },
-    get dist() {
+    /** What the build made for these tests. */
+    get dist(): string {
       return dist;
     },
   };

@@ -78,17 +78,10 @@ export const succeeds: Partial<FlowPayment>[] = [
   { status: 'succeeded', progress: 'ended', posted_at: '2026-03-01T18:00:02.000Z' },
 ];
 
-export interface ScriptedFlow {
-  readonly port: number;
-  readonly payOrigin: string;
-  /** More files of the sites, by path. */
-  readonly files: Map<string, string>;
-  /** What happens to a request, by its path: a trouble or nothing. For what no world's plan tells: files, and calls of any kind. */
-  wire: ((path: string) => Trouble | undefined | Promise<Trouble | undefined>) | undefined;
-  site(name: string): string;
-  world(change?: Partial<Omit<World, 'partner' | 'plan'>> & { plan?: World['plan'] }): World;
-  stop(): Promise<void>;
-}
+export type ScriptedFlow = Awaited<ReturnType<typeof startScriptedFlow>>;
+
+/** What is another than in most worlds. */
+type Change = Partial<Omit<World, 'partner' | 'plan'>> & { readonly plan?: World['plan'] };
 
 /** Served under any name. */
 const LOGO = png(64, 64);
@@ -96,12 +89,17 @@ const LOGO = png(64, 64);
 const siteFiles = join(import.meta.dirname, 'site');
 
 /** Starts it on a free port, with the files that the build put into `dist`. */
-export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
+export async function startScriptedFlow(dist: string) {
   const manifest = JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')) as Manifest;
   const worlds = new Map<string, World>();
   const files = new Map<string, string>();
   let port = 0;
-  const flow: Pick<ScriptedFlow, 'wire'> = { wire: undefined };
+  const flow = {
+    /** What happens to a request, by its path: a trouble or nothing. For what no world's plan tells: files, and calls of any kind. */
+    wire: undefined as
+      | ((path: string) => Trouble | undefined | Promise<Trouble | undefined>)
+      | undefined,
+  };
   const server: Server = createServer((request, response) => {
     void handle(request, response).catch((error: unknown) => {
       response.destroy(error instanceof Error ? error : undefined);
@@ -343,9 +341,10 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
   return Object.assign(flow, {
     port,
     payOrigin,
+    /** More files of the sites, by path. */
     files,
     site: (name: string) => `http://${name}.localhost:${port}`,
-    world(change: Parameters<ScriptedFlow['world']>[0] = {}) {
+    world(change: Change = {}): World {
       const partner = `p${worlds.size + 1}`;
       const world: World = {
         partner,
@@ -390,7 +389,7 @@ export async function startScriptedFlow(dist: string): Promise<ScriptedFlow> {
       worlds.set(partner, world);
       return world;
     },
-    async stop() {
+    async stop(): Promise<void> {
       server.closeAllConnections();
       server.close();
       await once(server, 'close');

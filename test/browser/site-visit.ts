@@ -5,14 +5,7 @@
 import assert from 'node:assert/strict';
 import test, { after, suite } from 'node:test';
 import type { Duebridge, DuebridgeOptions } from '../../packages/web/src/embed/types.ts';
-import {
-  ENGINES,
-  type EngineName,
-  type Script,
-  type Settings,
-  type Tab,
-  Visitor,
-} from './engines.ts';
+import { ENGINES, type EngineName, type Script, type Tab, Visitor } from './engines.ts';
 import { until, values, type Heard, type Rig, type SiteOptions } from './rig.ts';
 import type { Standing } from './screens.ts';
 import type { ScriptedFlow, World } from './scripted-flow.ts';
@@ -29,32 +22,7 @@ export interface SiteWindow {
 }
 
 /** A site open in one engine. */
-export interface EngineVisit {
-  readonly tab: Tab;
-  /** Opens the SDK; gives "mounted" or the code of the error. */
-  start(options?: SiteOptions, target?: string): Promise<string>;
-  /** Waits for the screen with this h1. */
-  title(text: string): Promise<void>;
-  /** Presses the button with this name. */
-  press(name: string): Promise<void>;
-  /** Waits for a text of the payment page. */
-  sees(text: string): Promise<void>;
-  /** Waits until a script of the payment page, or of the site, gives true. */
-  readonly holds: <A extends readonly unknown[]>(
-    where: 'page' | 'frame',
-    script: Script<A, boolean>,
-    ...given: A
-  ) => Promise<void>;
-  /** All that the site has heard until now. It hears of a screen in a message, a little after the customer sees the screen. */
-  heard(): Promise<Heard[]>;
-  /** The values of one kind of event, once the site has heard at least this many of them. */
-  hears<T>(event: string, atLeast?: number): Promise<T[]>;
-  /** The codes of its errors, once it has heard at least this many. */
-  codes(atLeast: number): Promise<string[]>;
-  /** The statuses of its payments, once it has heard that one succeeded. */
-  statuses(): Promise<string[]>;
-  pay(): Promise<void>;
-}
+export type EngineVisit = Awaited<ReturnType<typeof visitSite>>;
 
 /** One test in one engine. */
 interface InOneEngine {
@@ -69,8 +37,6 @@ export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<vo
 
 /** Settings of the tests of a file. */
 interface Suite {
-  /** What the person before the engine has set. */
-  readonly settingsOf?: (name: EngineName) => Settings;
   /** An error of a page, a breach of its policy and a token in its console fail the test. */
   readonly isWatched?: boolean;
 }
@@ -101,12 +67,12 @@ function inEngines(
   engines: readonly EngineName[],
   rig: Pick<Rig, 'flowIn'>,
   define: (inEngine: InEngine, name: EngineName) => void,
-  { settingsOf = () => ({}), isWatched = false }: Suite,
+  { isWatched = false }: Suite,
 ): void {
   void suite('in a browser', { concurrency: engines.length }, () => {
     for (const name of engines)
       void suite(name, { concurrency: 1 }, () => {
-        const visitor = new Visitor(name, { keepsTab: true, settings: settingsOf(name) });
+        const visitor = new Visitor(name);
         after(() => visitor.stop());
         define((title, body) => {
           void test(title, async (t) => {
@@ -157,16 +123,13 @@ function addressOf(site: string, { before, partner }: World, query: string): str
 }
 
 /** Loads a site in a tab. */
-async function visitSite(
-  flow: ScriptedFlow,
-  tab: Tab,
-  world: World,
-  address: string,
-): Promise<EngineVisit> {
+async function visitSite(flow: ScriptedFlow, tab: Tab, world: World, address: string) {
   await tab.goto(address);
   await ready(tab);
+  /** All that the site has heard until now. It hears of a screen in a message, a little after the customer sees the screen. */
   const heard = (): Promise<Heard[]> =>
     tab.run('page', () => (window as unknown as SiteWindow).heard);
+  /** The values of one kind of event, once the site has heard at least this many of them. */
   const hears = async <T>(event: string, atLeast = 1): Promise<T[]> => {
     let found: unknown[] = [];
     await until(async () => {
@@ -178,8 +141,14 @@ async function visitSite(
   return {
     tab,
     ...pageActs(tab, 'frame'),
-    holds: (where, script, ...given) => holds(() => tab.run(where, script, ...given)),
-    start(given = {}, target = '#place') {
+    /** Waits until a script of the payment page, or of the site, gives true. */
+    holds: <A extends readonly unknown[]>(
+      where: 'page' | 'frame',
+      script: Script<A, boolean>,
+      ...given: A
+    ): Promise<void> => holds(() => tab.run(where, script, ...given)),
+    /** Opens the SDK; gives "mounted" or the code of the error. */
+    start(given: SiteOptions = {}, target = '#place'): Promise<string> {
       const settings = { partner: world.partner, frameOrigin: flow.payOrigin, ...given };
       const mounted = tab.run(
         'page',
@@ -193,9 +162,11 @@ async function visitSite(
     },
     heard,
     hears,
-    codes: async (atLeast) =>
+    /** The codes of its errors, once it has heard at least this many. */
+    codes: async (atLeast: number): Promise<string[]> =>
       (await hears<{ code: string }>('error', atLeast)).map(({ code }) => code),
-    async statuses() {
+    /** The statuses of its payments, once it has heard that one succeeded. */
+    async statuses(): Promise<string[]> {
       let found: string[] = [];
       await until(async () => {
         found = (await hears<{ status: string }>('payment')).map(({ status }) => status);
@@ -236,14 +207,13 @@ const holds = (asked: () => Promise<boolean>): Promise<void> =>
   until(() => asked().catch(() => false));
 
 /** What a customer does on the payment page, in the frame or in a window of its own. */
-export function pageActs(
-  tab: Tab,
-  where: 'page' | 'frame',
-): Pick<EngineVisit, 'title' | 'press' | 'sees' | 'pay'> {
+export function pageActs(tab: Tab, where: 'page' | 'frame') {
+  /** Waits for the screen with this h1. */
   const title = (text: string): Promise<void> =>
     holds(() =>
       tab.run(where, (wanted) => document.querySelector('h1')?.textContent === wanted, text),
     );
+  /** Presses the button with this name. */
   const press = async (name: string): Promise<void> => {
     await holds(async () => {
       const look = await tab.run(
@@ -266,9 +236,10 @@ export function pageActs(
   return {
     title,
     press,
-    sees: (text) =>
+    /** Waits for a text of the payment page. */
+    sees: (text: string): Promise<void> =>
       holds(() => tab.run(where, (wanted) => document.body.innerText.includes(wanted), text)),
-    async pay() {
+    async pay(): Promise<void> {
       await press('Pay $123.45');
       await title('Paid. Thank you!');
     },
