@@ -6,8 +6,8 @@ import { Readable } from 'node:stream';
 import {
   partnerAdminRoutes as routes,
   PlatformBatchId,
+  PlatformPaymentId,
   compileCheck,
-  parseInstant,
   Refusal,
   type KitAuditPage,
   type KitAuditQuery,
@@ -41,7 +41,6 @@ import {
   toRecord,
   writeAudit,
   type PaymentRow,
-  type Place,
 } from './store.ts';
 
 /** Default page size of payments; the query's pattern sets the maximum. */
@@ -182,6 +181,7 @@ function outcomeOf({ outcome, posted_at, failure_reason: reason }: KitSettle): F
 }
 
 const batchIdCheck = compileCheck(PlatformBatchId);
+const paymentIdCheck = compileCheck(PlatformPaymentId);
 
 async function batchPage(
   database: Database,
@@ -203,9 +203,12 @@ async function auditPage(database: Database, query: KitAuditQuery): Promise<KitA
 
 async function paymentPage(database: Database, query: KitPaymentQuery): Promise<KitPaymentPage> {
   const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;
-  const place = cursor === undefined ? undefined : placeOf(cursor);
+  const isId = cursor !== undefined && paymentIdCheck.holds(cursor);
+  const place = isId ? (await findPayments(database, [cursor])).get(cursor) : undefined;
+  if (cursor !== undefined && place === undefined) throw wrongCursor();
   const found = await listPayments(database, filter, place, Number(limit));
-  return { payments: found.map(toRecord), next_cursor: nextOf(found, Number(limit), cursorOf) };
+  const next_cursor = nextOf(found, Number(limit), (last) => last.platform_payment_id);
+  return { payments: found.map(toRecord), next_cursor };
 }
 
 /** A full page may be the last one; the next is then empty, which costs one call instead of a count. */
@@ -217,21 +220,4 @@ function nextOf<T>(rows: readonly T[], limit: number, cursor: (last: T) => strin
 function wrongCursor(): Refusal {
   const problem = 'was not issued here';
   return new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
-}
-
-function cursorOf({ initiated_at, platform_payment_id }: Place): string {
-  return `${initiated_at}_${platform_payment_id}`;
-}
-
-function placeOf(cursor: string): Place {
-  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)_([A-Za-z0-9._-]{1,64})$/.exec(cursor);
-  const [, initiated_at, platform_payment_id] = match ?? [];
-  if (
-    initiated_at === undefined ||
-    platform_payment_id === undefined ||
-    parseInstant(initiated_at) === undefined
-  ) {
-    throw wrongCursor();
-  }
-  return { initiated_at, platform_payment_id };
 }

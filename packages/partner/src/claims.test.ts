@@ -137,16 +137,16 @@ test('a payment of a replica that lives is claimed by no other; a dead one’s i
   await postponePayments(database, [{ ...later, frees: foreign }]);
   assert.deepEqual(
     await claim(['later'], me),
-    new Map([['later', { isKnown: false, isFirst: false }]]),
+    new Map([['later', { is_known: false, is_first: false }]]),
   );
   await postponePayments(database, [{ ...later, frees: me }]);
   assert.deepEqual(
     await claim(['free', 'own', 'foreign', 'left', 'later'], me),
     new Map([
-      ['free', { isKnown: true, isFirst: true }],
-      ['own', { isKnown: false, isFirst: false }],
-      ['left', { isKnown: false, isFirst: false }],
-      ['later', { isKnown: true, isFirst: false }],
+      ['free', { is_known: true, is_first: true }],
+      ['own', { is_known: false, is_first: false }],
+      ['left', { is_known: false, is_first: false }],
+      ['later', { is_known: true, is_first: false }],
     ]),
   );
   await Promise.all([alive.stop(), other.stop()]);

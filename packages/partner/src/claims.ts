@@ -40,17 +40,16 @@ export interface Lease {
 }
 
 // Replicas of earlier versions compare the time with the database's clock.
-const beginStatement = sql(
-  'kit_begin_lease',
-  `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
-   VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')
-   ON CONFLICT (replica_id) DO UPDATE SET lease_until = excluded.lease_until`,
-);
-
 const renewStatement = sql(
   'kit_renew_lease',
   `UPDATE duebridge_partner.replica SET lease_until = clock_timestamp() + $2::float8 * interval '1 millisecond'
     WHERE replica_id = $1 RETURNING replica_id`,
+);
+
+const beginStatement = sql(
+  'kit_begin_lease',
+  `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
+   VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')`,
 );
 
 const othersStatement = sql(
@@ -93,20 +92,17 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
 
   const renewOnce = async (): Promise<void> => {
     const at = { monotonic: clock.monotonic(), wall: clock.now() };
-    if (renewedAt === undefined) {
-      await database.query(beginStatement, [replica_id, LEASE_MS]);
-    } else {
-      const rows = await database.query(renewStatement, [replica_id, LEASE_MS]);
-      if (rows.length === 0) {
+    const rows = await database.query(renewStatement, [replica_id, LEASE_MS]);
+    if (rows.length === 0) {
+      if (renewedAt !== undefined) {
         log.warn(
           { replica_id },
           'another replica took this one for dead: it goes on under a new id',
         );
         replica_id = randomUUID();
         renewedAt = undefined;
-        await renewOnce();
-        return;
       }
+      await database.query(beginStatement, [replica_id, LEASE_MS]);
     }
     renewedAt = at;
   };
@@ -202,9 +198,9 @@ const claimStatement = sql(
 /** A claim. */
 export interface Claim {
   /** The outcome is known: the payment was never handed over, or the last answer was `later`. */
-  readonly isKnown: boolean;
+  readonly is_known: boolean;
   /** It was never claimed before. */
-  readonly isFirst: boolean;
+  readonly is_first: boolean;
 }
 
 /**
@@ -216,12 +212,6 @@ export async function claimPayments(
   ids: readonly string[],
   by: string,
 ): Promise<Map<string, Claim>> {
-  const rows = await tx.query<{
-    platform_payment_id: string;
-    is_known: boolean;
-    is_first: boolean;
-  }>(claimStatement, [ids, by]);
-  return new Map(
-    rows.map((row) => [row.platform_payment_id, { isKnown: row.is_known, isFirst: row.is_first }]),
-  );
+  const rows = await tx.query<Claim & { platform_payment_id: string }>(claimStatement, [ids, by]);
+  return new Map(rows.map(({ platform_payment_id: id, ...claim }) => [id, claim]));
 }

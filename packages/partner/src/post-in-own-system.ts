@@ -114,7 +114,7 @@ export class InOwnSystem implements Way {
     const under = await this.#on.lease.hold();
     const claim = await this.#claims.add({ id, by: under });
     if ('result' in claim) return claim;
-    if (!claim.isKnown && this.#on.accounts.lookup) {
+    if (!claim.is_known && this.#on.accounts.lookup) {
       const known = await this.#lookUp(id);
       if (known !== undefined) return this.#record(id, under, checkedOutcome(known));
     }
@@ -172,7 +172,7 @@ export class InOwnSystem implements Way {
     return { result: 'done' };
   }
 
-  async #claim(list: readonly Claim[]): Promise<(Tried | { readonly isKnown: boolean })[]> {
+  async #claim(list: readonly Claim[]): Promise<(Tried | { readonly is_known: boolean })[]> {
     const { database, rules, announce } = this.#on;
     const by = list[0]?.by ?? '';
     const { claims, refused, failed } = await database.transaction(async (tx) => {
@@ -183,7 +183,7 @@ export class InOwnSystem implements Way {
       const ids = locked.map((payment) => payment.platform_payment_id);
       const own = await claimPayments(tx, ids, by);
       // A payment that was handed over before may already be posted there: no rule may fail it now.
-      const fresh = locked.filter((payment) => own.get(payment.platform_payment_id)?.isFirst);
+      const fresh = locked.filter((payment) => own.get(payment.platform_payment_id)?.is_first);
       const broken = await refusals(tx, rules, fresh);
       return {
         claims: new Map(ids.map((id) => [id, own.get(id)])),

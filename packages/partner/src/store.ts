@@ -372,9 +372,6 @@ export function readAudit(
   return database.query<KitAuditEntry>(readAuditText, values);
 }
 
-/** A position in the operator's list: that of a payment. */
-export type Place = { readonly initiated_at: string; readonly platform_payment_id: string };
-
 /** The filter of an operator's list; absent fields do not filter. */
 export interface PaymentFilter {
   readonly status?: PaymentStatus;
@@ -383,11 +380,11 @@ export interface PaymentFilter {
   readonly platform_batch_id?: string;
 }
 
-/** Payments, newest first, `limit` of them, starting before `place`. */
+/** Payments, newest first, `limit` of them, starting before the payment `place`. */
 export function listPayments(
   database: Database,
   filter: PaymentFilter,
-  place: Place | undefined,
+  place: Pick<PaymentRow, 'initiated_at' | 'platform_payment_id'> | undefined,
   limit: number,
 ): Promise<PaymentRow[]> {
   // Composed of the filters present, so that each can use its index: a fixed set of texts, none from outside.

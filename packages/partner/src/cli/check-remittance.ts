@@ -20,14 +20,17 @@ import type { Command } from 'commander';
 import { CsvError, parse } from 'csv-parse/sync';
 import { TARGET } from './commands.ts';
 
-/** A line of a statement, as the platform writes it. */
-interface Line {
-  readonly kind: string;
-  readonly platform_payment_id: string;
-  readonly amount_in_cents: number;
-  readonly platform_batch_id: string;
-  readonly note: string;
-}
+/** The columns of a statement that count, as the platform writes them. */
+const COLUMNS = [
+  'kind',
+  'platform_payment_id',
+  'amount_in_cents',
+  'platform_batch_id',
+  'note',
+] as const;
+
+/** A line of a statement. */
+type Line = Readonly<Record<(typeof COLUMNS)[number], string>> & { readonly cents: number };
 
 /** What the statements of some remittances and the ledger say. */
 export interface Checked {
@@ -40,35 +43,25 @@ export interface Checked {
   readonly differences: readonly string[];
 }
 
-const COLUMNS = ['kind', 'platform_payment_id', 'amount_in_cents', 'platform_batch_id', 'note'];
-
 /** The lines of a statement. Throws CommandError, with the file's name, for what is none. */
 export function readStatement(file: string, csv: string): Line[] {
   const refuse = (problem: string): never => {
     throw new CommandError(`${file} is no statement of a remittance: ${problem}`, exitCodes.failed);
   };
-  let rows: Record<string, string>[] = [];
+  let rows: Omit<Line, 'cents'>[] = [];
   try {
     rows = parse(csv, { bom: true, columns: true, skip_empty_lines: true });
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
     return refuse('it is not CSV');
   }
-  const missing = COLUMNS.find((name) => rows[0]?.[name] === undefined);
+  const missing = COLUMNS.find((name) => !Object.hasOwn(rows[0] ?? {}, name));
   if (missing !== undefined) return refuse(`it has no column ${missing}`);
   const lines = rows.map((row, index): Line => {
-    const cell = (name: string): string => row[name] ?? '';
-    const amount_in_cents = Number(cell('amount_in_cents'));
-    if (!/^-?\d+$/.test(cell('amount_in_cents')) || !Number.isSafeInteger(amount_in_cents)) {
-      return refuse(`line ${index + 2} has no amount in whole cents`);
-    }
-    return {
-      kind: cell('kind'),
-      platform_payment_id: cell('platform_payment_id'),
-      amount_in_cents,
-      platform_batch_id: cell('platform_batch_id'),
-      note: cell('note'),
-    };
+    const cents = Number(row.amount_in_cents);
+    if (/^-?\d+$/.test(row.amount_in_cents) && Number.isSafeInteger(cents))
+      return { ...row, cents };
+    return refuse(`line ${index + 2} has no amount in whole cents`);
   });
   // It is written last: without it the file was cut off.
   if (lines.at(-1)?.kind !== 'total') return refuse('its last line is not the total');
@@ -88,15 +81,16 @@ export function compareRemittances(
   for (const lines of statements) {
     const total = lines.at(-1);
     const parts = lines.slice(0, -1);
-    const sum = parts.reduce((cents, one) => cents + one.amount_in_cents, 0);
-    net += total?.amount_in_cents ?? 0;
-    if (sum !== total?.amount_in_cents) {
+    const sum = parts.reduce((cents, one) => cents + one.cents, 0);
+    const whole = total?.cents ?? 0;
+    net += whole;
+    if (sum !== whole) {
       differences.push(
-        `remittance ${total?.note}: its lines make ${formatCents(sum)}, and its total is ${formatCents(total?.amount_in_cents ?? 0)}`,
+        `remittance ${total?.note}: its lines make ${formatCents(sum)}, and its total is ${formatCents(whole)}`,
       );
     }
     for (const one of parts) {
-      const { kind, platform_payment_id: id, amount_in_cents: cents } = one;
+      const { kind, platform_payment_id: id, cents } = one;
       if (kind !== 'payment') {
         other += cents;
         continue;
