@@ -67,6 +67,29 @@ test('an answer that nobody reads is given up', async (t) => {
   await closed;
 });
 
+test('a connection above the limit of its address is closed before it is a socket', async (t) => {
+  const options = { trustedProxies: ['127.0.0.1'], limits: { connectionsPerAddress: 2 } };
+  const { app, port } = await listening(t, options, () => undefined);
+  let sockets = 0;
+  app.server.on('connection', () => (sockets += 1));
+  const first = stranger(t, port, '127.0.0.2', '');
+  await once(app.server, 'connection');
+  stranger(t, port, '127.0.0.2', '');
+  await once(app.server, 'connection');
+  await Promise.all([
+    stranger(t, port, '127.0.0.2', '').cut,
+    stranger(t, port, '127.0.0.2', '').cut,
+  ]);
+  assert.equal(sockets, 2);
+  // One that leaves makes room.
+  first.socket.destroy();
+  await first.cut;
+  while (sockets < 3) {
+    const next = stranger(t, port, '127.0.0.2', '');
+    await Promise.race([next.cut, once(app.server, 'connection')]);
+  }
+});
+
 test('who pipelines loses the connections of that address, and nobody else does', async (t) => {
   const limits = { pipelined: 2, connectionsPerAddress: 2, shutOutMs: 200 };
   // It stands still, so that the address stays shut out.

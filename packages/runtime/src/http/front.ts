@@ -88,6 +88,20 @@ export function letGo(server: Server): void {
   fronts.get(server)?.letGo();
 }
 
+/** Which addresses a listener refuses now, in the form in which Node asks for them. */
+class Refusing extends BlockList {
+  readonly #refuses: (address: string) => boolean;
+
+  constructor(refuses: (address: string) => boolean) {
+    super();
+    this.#refuses = refuses;
+  }
+
+  override check(address: unknown): boolean {
+    return this.#refuses(String(address));
+  }
+}
+
 /** Opens a server for a handler. `now` is a monotonic clock. */
 export function openFront(
   handler: RequestListener,
@@ -129,6 +143,10 @@ export function openFront(
     socket.setTimeout(limits.shutOutMs, () => socket.destroy());
   };
 
+  // A proxy is never counted here.
+  const isFull = (address: string): boolean =>
+    (open.get(addressKey(address))?.size ?? 0) >= limits.connectionsPerAddress;
+
   const server = createServer(options.http, (request, response) => {
     const { socket } = request;
     const waiting = (unanswered.get(socket) ?? 0) + 1;
@@ -151,6 +169,9 @@ export function openFront(
     },
   });
   server.maxConnections = limits.connections;
+  // Asked before Node makes a socket, which costs the event loop as much again as all else that a refusal takes. http's
+  // createServer does not pass this option of net's on.
+  Object.assign(server, { blockList: new Refusing(isFull) });
   server.setTimeout(limits.idleMs);
   // Node's own listener reads and parses a connection: only those that are let in get it.
   const read = server.listeners('connection') as ((socket: Socket) => void)[];
@@ -161,10 +182,6 @@ export function openFront(
     if (believes(address)) return letIn(socket);
     const key = addressKey(address);
     const all = open.get(key) ?? new Set();
-    if (all.size >= limits.connectionsPerAddress) {
-      socket.destroy();
-      return;
-    }
     open.set(key, all.add(socket));
     socket.once('close', () => {
       all.delete(socket);
