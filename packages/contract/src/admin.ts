@@ -27,14 +27,15 @@ export const PartnerAuth = Type.Union([
 ]);
 export type PartnerAuth = Static<typeof PartnerAuth>;
 
+const path = Type.String({ maxLength: 512 });
 /** Path templates of a partner whose paths differ from decision 1; absent ones keep the default. */
 export const PartnerPaths = t.partial({
-  get_account: Type.String({ maxLength: 512 }),
-  get_balance: Type.String({ maxLength: 512 }),
-  put_account_payment: Type.String({ maxLength: 512 }),
-  get_account_payment: Type.String({ maxLength: 512 }),
-  get_payment: Type.String({ maxLength: 512 }),
-  get_batch_statement: Type.String({ maxLength: 512 }),
+  get_account: path,
+  get_balance: path,
+  put_account_payment: path,
+  get_account_payment: path,
+  get_payment: path,
+  get_batch_statement: path,
 });
 export type PartnerPaths = Static<typeof PartnerPaths>;
 
@@ -67,26 +68,13 @@ const connectionFields = {
 };
 
 /** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
-export const PartnerConnection = t.partial({
-  certificate: connectionFields.certificate,
-  private_key: connectionFields.private_key,
-  authority: connectionFields.authority,
-  proxy_url: connectionFields.proxy_url,
-});
+export const PartnerConnection = t.partial(connectionFields);
 export type PartnerConnection = Static<typeof PartnerConnection>;
 
 /** A change of it: absent fields stay as they are, null removes one, and an empty object removes all. */
 export const PartnerConnectionChange = t.partial(
-  {
-    certificate: t.nullable(connectionFields.certificate),
-    private_key: t.nullable(connectionFields.private_key),
-    authority: t.nullable(connectionFields.authority),
-    proxy_url: t.nullable(connectionFields.proxy_url),
-  },
-  {
-    description:
-      'Absent fields stay as they are, null removes one, and an empty object removes them all.',
-  },
+  t.nullables(connectionFields),
+  'Absent fields stay as they are, null removes one, and an empty object removes them all.',
 );
 export type PartnerConnectionChange = Static<typeof PartnerConnectionChange>;
 
@@ -152,24 +140,22 @@ export type PartnerRegistration = Static<typeof PartnerRegistration>;
  * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths`, `budget` and `connection`
  * too; any other field is replaced as a whole.
  */
-export const PartnerChange = t.strictObject({
-  name: Type.Optional(partnerFields.name),
+export const PartnerChange = t.partial({
+  name: partnerFields.name,
   support_contact: partnerFields.support_contact,
-  colour: Type.Optional(t.nullable(colour)),
-  logo: Type.Optional(t.nullable(logo)),
+  colour: t.nullable(colour),
+  logo: t.nullable(logo),
   biller_names: partnerFields.biller_names,
   biller_logos: partnerFields.biller_logos,
-  base_url: Type.Optional(partnerFields.base_url),
-  origins: Type.Optional(partnerFields.origins),
+  base_url: partnerFields.base_url,
+  origins: partnerFields.origins,
   paths: partnerFields.paths,
   budget: partnerFields.budget,
   refusals: partnerFields.refusals,
-  ...t.optional({
-    auth: PartnerAuth,
-    connection: PartnerConnectionChange,
-    paused: t.flag('True: nothing is sent to this partner.'),
-    reason: t.text('Why; kept in the audit, and shown while the partner is paused.'),
-  }),
+  auth: PartnerAuth,
+  connection: PartnerConnectionChange,
+  paused: t.flag('True: nothing is sent to this partner.'),
+  reason: t.text('Why; kept in the audit, and shown while the partner is paused.'),
 });
 export type PartnerChange = Static<typeof PartnerChange>;
 

@@ -66,8 +66,3 @@ export const CLAUSES = {
 
 /** The id of a rule. */
 export type ClauseId = keyof typeof CLAUSES;
-
-/** True for an id of the list. */
-export function isClauseId(text: string): text is ClauseId {
-  return Object.hasOwn(CLAUSES, text);
-}

@@ -5,7 +5,7 @@
  * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
-import { AuditEntry, ListedPayment, PartnerId, PaymentView } from './admin.ts';
+import { AuditEntry, Difference, ListedPayment, PartnerId, PaymentView } from './admin.ts';
 import * as t from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
@@ -462,23 +462,12 @@ export type PersonErasure = Static<typeof PersonErasure>;
 
 // Differences ----------------------------------------------------------------------------------------------------------------
 
-export const DIFFERENCE_KINDS = [
-  'missing_here',
-  'missing_there',
-  'amount',
-  'status',
-  'time',
-] as const;
-
 /** A difference, stored until an operator has resolved it. */
 export const OpenDifference = Type.Object({
   difference_id: t.string(),
   platform_batch_id: t.PlatformBatchId,
   partner_id: PartnerId,
-  platform_payment_id: t.PlatformPaymentId,
-  kind: t.oneOf(DIFFERENCE_KINDS),
-  here: t.nullable(t.string()),
-  there: t.nullable(t.string()),
+  ...Difference.properties,
   amount_in_cents: t.nullable(Type.Union([t.AmountInCents, Type.Literal(0)])),
   found_at: t.instant('When a reconciliation first found it.'),
   seen_at: t.instant('When a reconciliation last found it.'),
@@ -493,7 +482,7 @@ export const DifferenceQuery = t.strictObject({
     state: t.oneOf(['open', 'resolved']),
     partner_id: PartnerId,
     platform_batch_id: t.PlatformBatchId,
-    kind: t.oneOf(DIFFERENCE_KINDS),
+    kind: Difference.properties.kind,
   }),
   ...t.paging,
 });

@@ -1,5 +1,5 @@
 /**
- * The four values of a payment's status and the allowed transitions.
+ * The four values of a payment's status.
  *
  * A payment starts as `processing` (RU1, ST1). It changes once, to one of the three terminal statuses (ST2 posted, ST3 could not
  * be completed, ST4 canceled), and then never again (RU2).
@@ -13,14 +13,6 @@ export type PaymentStatus = (typeof PAYMENT_STATUSES)[number];
 export const TERMINAL_STATUSES = ['succeeded', 'failed', 'canceled'] as const;
 export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];
 
-/** From each status, the statuses it may become (ST1-ST4, RU2). */
-export const TRANSITIONS: Readonly<Record<PaymentStatus, readonly PaymentStatus[]>> = {
-  processing: TERMINAL_STATUSES,
-  succeeded: [],
-  failed: [],
-  canceled: [],
-};
-
 /** True for exactly the four status strings; case and spaces matter (PF4). */
 export function isPaymentStatus(value: unknown): value is PaymentStatus {
   return PAYMENT_STATUSES.some((status) => status === value);
@@ -29,9 +21,4 @@ export function isPaymentStatus(value: unknown): value is PaymentStatus {
 /** True when the status never changes again; decided by membership, never by "not processing" (decision 22). */
 export function isTerminal(status: PaymentStatus): status is TerminalStatus {
   return TERMINAL_STATUSES.some((terminal) => terminal === status);
-}
-
-/** True when the table allows the transition; a status does not transition to itself. */
-export function canMove(from: PaymentStatus, to: PaymentStatus): boolean {
-  return TRANSITIONS[from].includes(to);
 }

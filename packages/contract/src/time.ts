@@ -40,34 +40,16 @@ const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');
  * that does not exist, a leap second, or a year beyond 1 to 9999 in UTC.
  */
 export function parseInstant(text: string): number | undefined {
-  const usual = readUsual(text);
-  if (usual !== undefined) return usual;
   const parts = read(text);
   if (parts === undefined || parts.zone === undefined) return undefined;
   const milliseconds = Date.parse(`${parts.date}T${parts.time}${parts.zone}`);
-  return isInRange(milliseconds) ? milliseconds : undefined;
+  return milliseconds >= FIRST_INSTANT && milliseconds <= LAST_INSTANT ? milliseconds : undefined;
 }
 
 /** The same instant as a text in UTC with milliseconds, `2026-03-01T09:30:00.123Z` (decision 12). Such texts sort by time. */
 export function instantText(text: string): string | undefined {
-  if (readUsual(text) !== undefined) return text;
   const milliseconds = parseInstant(text);
   return milliseconds === undefined ? undefined : new Date(milliseconds).toISOString();
-}
-
-/**
- * The shortcut for the form that nearly everybody writes, 2026-03-01T09:30:00.123Z: a payment has half a dozen times to be read.
- * Undefined for any other form, and for a time that does not exist, which is not written back as it was.
- */
-function readUsual(text: string): number | undefined {
-  if (text.length !== 24) return undefined;
-  const instant = Date.parse(text);
-  return isInRange(instant) && new Date(instant).toISOString() === text ? instant : undefined;
-}
-
-/** False for NaN too. */
-function isInRange(milliseconds: number): boolean {
-  return milliseconds >= FIRST_INSTANT && milliseconds <= LAST_INSTANT;
 }
 
 function read(text: string): { date: string; time: string; zone: string | undefined } | undefined {
