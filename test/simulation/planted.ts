@@ -305,9 +305,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a payment that a failover lost is put back under another id',
     file: 'platform/src/checkout/lost-payments.ts',
-    find: '  const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;',
+    find: '    const { platform_payment_id, partner_id, created_at } = before;',
     replace:
-      "  const platform_payment_id = before.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'));\n  const { partner_id, biller_id, account_id, created_at } = before;",
+      "    const platform_payment_id = before.platform_payment_id.replace(/.$/, (digit) => (digit === '0' ? '1' : '0'));\n    const { partner_id, created_at } = before;",
     seed: 21,
   },
   {

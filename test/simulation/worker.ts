@@ -2,10 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { silentLog, type Log } from '@duebridge/runtime';
 import { noteFlowPayment } from '../../packages/platform/src/checkout/flow.ts';
-import {
-  openLostPayments,
-  type LostPayments,
-} from '../../packages/platform/src/checkout/lost-payments.ts';
+import { LostPayments } from '../../packages/platform/src/checkout/lost-payments.ts';
 import { Engine } from '../../packages/platform/src/engine/engine.ts';
 import type { FundingOrder } from '../../packages/platform/src/funding.ts';
 import type { FundingAdapter } from '../../packages/platform/src/funding/adapter.ts';
@@ -161,7 +158,7 @@ export class WorkerProcess {
       adapters: [adapterOf(process, processor)],
     });
     const registry = registryOf(partners);
-    this.#lost = openLostPayments({
+    this.#lost = new LostPayments({
       database,
       registry,
       funding: this.#funds,

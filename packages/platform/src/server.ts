@@ -51,7 +51,7 @@ import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments } from './checkout/confirm.ts';
-import { openLostPayments } from './checkout/lost-payments.ts';
+import { LostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
 import { openDesk } from './money/desk.ts';
 import { repeatRefunds } from './money/refunds.ts';
@@ -262,7 +262,7 @@ function openCheckout(ground: Ground, driving: Driving) {
   closers.push(() => answered);
   const mails = config.smtpUrl !== undefined;
   const sessions = openSessions({ ...base, funding, sealer, mails });
-  const lost = openLostPayments({ database, registry, funding, clock, log, metrics });
+  const lost = new LostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
     ...base,
     engine,

@@ -6,7 +6,7 @@ import { DatabaseUnavailable, silentLog, type Database } from '@duebridge/runtim
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import { isPayable, nextPaymentId, type Session } from './flow.ts';
-import { openLostPayments } from './lost-payments.ts';
+import { LostPayments } from './lost-payments.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { migrations } from '../migrations.ts';
@@ -60,7 +60,7 @@ function open(on: Database, taken: PaymentRow[], at = clock, read: unknown[] = [
       methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
       keep: () => Promise.resolve(),
     },
-    lost: openLostPayments({
+    lost: new LostPayments({
       database: on,
       registry: { get: () => Promise.resolve(partner) },
       funding: { keep: () => Promise.resolve() },

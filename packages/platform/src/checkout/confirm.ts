@@ -28,7 +28,7 @@ import {
   flowPayment,
   isPayable,
   lockFlow,
-  noteFlowPayment,
+  writePayment,
   readSequence,
   type PayableSession,
   type Session,
@@ -41,7 +41,7 @@ import type { AccountView, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
-import { insertPayment, type PaymentRow, type Queryable } from '../store/payments.ts';
+import type { PaymentRow, Queryable } from '../store/payments.ts';
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
 const ACCOUNT_DEADLINE_MS = 5_000;
@@ -215,28 +215,26 @@ async function writeIntent(
       return { kind: 'give', payment: await lost.putBack(tx, before, platform_batch_id) };
   }
   const { place } = decision;
-  const payment = await insertPayment(tx, {
+  const { amount_in_cents, funding_method, instrument } = request;
+  const payment = await writePayment(tx, funding, {
+    session,
+    place,
+    instrument,
+    now: began,
+    platform_batch_id,
+    amount_in_cents,
+    funding_method,
     // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
-    platform_payment_id: isAnsweredHere(partner, request.amount_in_cents)
+    platform_payment_id: isAnsweredHere(partner, amount_in_cents)
       ? undefined
       : request.platform_payment_id,
-    partner_id: partner.partner_id,
-    biller_id: session.biller_id,
-    account_id: session.account_id,
-    platform_batch_id,
-    amount_in_cents: request.amount_in_cents,
-    session_id: session.session_id,
-    funding_method: request.funding_method,
     ...engine.placeForNew(partner, request),
     maybe_sent: request.repeated ?? null,
     actor: `session ${session.session_id}`,
   });
-  await funding.keep(tx, payment, request.instrument, session.flow_id);
-  const { platform_payment_id } = payment;
-  await noteFlowPayment(tx, session, { platform_payment_id, place, now: began });
   // Personal data of a customer who pays is kept longer than that of one who only looked.
   await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);
-  return { payment, session, place, instrument: request.instrument };
+  return { payment, session, place, instrument };
 }
 
 /** The insert guard found the batch closed. Citus passes on only the guard's message, without the name of the rule. */

@@ -11,7 +11,13 @@ import assert from 'node:assert/strict';
 import { Refusal, type Balance } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
 import { flowPaymentId } from '../payment-id.ts';
-import { PAYMENT_COLUMNS, type PaymentRow, type Queryable } from '../store/payments.ts';
+import type { Funds } from '../funding/funds.ts';
+import {
+  insertPayment,
+  PAYMENT_COLUMNS,
+  type PaymentRow,
+  type Queryable,
+} from '../store/payments.ts';
 
 /** Retry-After while a payment that the flow names cannot be read yet. */
 const RETRY_AFTER_SECONDS = '1';
@@ -204,29 +210,46 @@ const insertFlowPayment = sql(
    UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $5::integer + 1), minted_at = $6 WHERE flow_id = $1`,
 );
 
-/** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. */
+/** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. `place`: in the flow's sequence. */
 export async function noteFlowPayment(
   tx: Transaction,
-  session: FlowPaymentOrigin,
-  payment: {
-    readonly platform_payment_id: string;
-    /** Its place in the flow's sequence. */
-    readonly place: number;
-    readonly now: number;
-  },
+  session: Pick<PayableSession, 'flow_id' | 'token_hash' | 'customer_id'>,
+  made: { readonly platform_payment_id: string; readonly place: number; readonly now: number },
 ): Promise<void> {
+  const { flow_id, token_hash, customer_id } = session;
   await tx.query(insertFlowPayment, [
-    session.flow_id,
-    payment.platform_payment_id,
-    session.token_hash,
-    session.customer_id,
-    payment.place,
-    new Date(payment.now).toISOString(),
+    flow_id,
+    made.platform_payment_id,
+    token_hash,
+    customer_id,
+    made.place,
+    new Date(made.now).toISOString(),
   ]);
 }
 
-/** Where a flow's payment came from. */
-export type FlowPaymentOrigin = Pick<PayableSession, 'flow_id' | 'token_hash' | 'customer_id'>;
+/** A payment to write, beside what its session says. */
+type ToWrite = Omit<Parameters<typeof insertPayment>[1], keyof PaymentOwner> & {
+  readonly session: PayableSession;
+  readonly place: number;
+  readonly now: number;
+  readonly instrument: string | undefined;
+};
+type PaymentOwner = Pick<PayableSession, 'partner_id' | 'biller_id' | 'account_id' | 'session_id'>;
+
+/** Writes a payment of a session with its funds, as the flow's latest. The caller holds the flow's lock. */
+export async function writePayment(
+  tx: Transaction,
+  funding: Pick<Funds, 'keep'>,
+  { session, place, now, instrument, ...payment }: ToWrite,
+): Promise<PaymentRow> {
+  const { partner_id, biller_id, account_id, session_id, flow_id } = session;
+  const whose = { partner_id, biller_id, account_id, session_id };
+  const row = await insertPayment(tx, { ...payment, ...whose });
+  await funding.keep(tx, row, instrument, flow_id);
+  const { platform_payment_id } = row;
+  await noteFlowPayment(tx, session, { platform_payment_id, place, now });
+  return row;
+}
 
 const selectFlowPayment = sql(
   'flow_payment',

@@ -16,7 +16,7 @@ import { flowPaymentId, madeAt, placeInFlow } from '../payment-id.ts';
 import { paymentsWithCases } from '../store/cases.ts';
 import { findPayments } from '../store/payments.ts';
 import type { PayableSession } from './flow.ts';
-import { openLostPayments } from './lost-payments.ts';
+import { LostPayments } from './lost-payments.ts';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 const partner = await startTestPartner({ after });
@@ -177,7 +177,7 @@ test('payments that are gone after another server has answered are told and put 
   };
   const lines: string[] = [];
   const metrics = createMetrics();
-  const lost = openLostPayments({
+  const lost = new LostPayments({
     database: answering,
     registry: { get: () => Promise.resolve({ ...biller } as unknown as Partner) },
     funding: { keep: () => Promise.resolve() },

@@ -23,8 +23,8 @@ import type { PartnerRegistry } from '../partners/registry.ts';
 import { batchFor } from '../reconciliation/batch.ts';
 import { note } from '../store/audit.ts';
 import { openCase } from '../store/cases.ts';
-import { ARRIVALS, insertPayment, type AuditDetail, type PaymentRow } from '../store/payments.ts';
-import { flowPayment, lockFlow, noteFlowPayment, type PayableSession } from './flow.ts';
+import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
+import { flowPayment, lockFlow, writePayment, type PayableSession } from './flow.ts';
 
 /** A standby that is further behind than this is no standby to fail over to. */
 const KEPT_MS = 15 * 60_000;
@@ -43,22 +43,6 @@ export interface MadePayment {
   /** Its place in the flow's sequence of ids. */
   readonly place: number;
   readonly instrument: string | undefined;
-}
-
-export interface LostPayments {
-  /** Remembers a payment that was committed. */
-  keep(made: MadePayment): void;
-  /** The flow's latest payment that this process committed lately; whether the database still has it is not known. */
-  latestOf(flow_id: Buffer): MadePayment | undefined;
-  /**
-   * Writes a payment again that the database does not have, into the batch given, inside a transaction that holds the flow's lock; any
-   * worker takes it from there.
-   */
-  putBack(tx: Transaction, made: MadePayment, platform_batch_id: string): Promise<PaymentRow>;
-  /** Looks once: after the first look, at what was kept. For `watch` and tests. */
-  look(): Promise<void>;
-  /** Looks until `signal` aborts, then resolves. */
-  watch(signal: AbortSignal): Promise<void>;
 }
 
 /** The server that answers, by when it was started: after a failover it is another. */
@@ -81,199 +65,182 @@ interface LostOptions {
   readonly metrics?: Metrics | undefined;
 }
 
-export function openLostPayments(options: LostOptions): LostPayments {
-  const { database, clock, log, metrics } = options;
-  const memory = openMemory(clock);
-  const { kept, missing } = memory;
+/** The payments of one process. */
+export class LostPayments {
+  readonly #on: LostOptions;
+  readonly #found: ReturnType<Metrics['counter']> | undefined;
+  readonly #kept = new Map<string, MadePayment & { readonly at: number }>();
+  /** The id of each flow's latest. */
+  readonly #latest = new Map<string, string>();
+  /** Those that the database lacks and that are not put back yet. */
+  readonly #missing = new Set<string>();
   /** The server at the last look; undefined before the first, null after one that failed. */
-  let server: number | null | undefined;
-  const found = metrics?.counter(
-    'duebridge_payments_lost_total',
-    'Acknowledged payments that the database has lost; each is put back',
-  );
-  metrics?.gauge(
-    'duebridge_payments_lost',
-    'Payments that the database has lost and that could not be put back yet',
-    [],
-    () => missing.size,
-  );
+  #server: number | null | undefined;
 
-  /** Says once that a payment is lost. */
-  const tell = (made: MadePayment): void => {
-    const { platform_payment_id } = made.payment;
-    if (missing.has(platform_payment_id)) return;
-    missing.add(platform_payment_id);
-    found?.inc({});
-    log.error(known(made), 'the database has lost a payment that it had acknowledged');
-  };
-
-  const putBack: LostPayments['putBack'] = (tx, made, platform_batch_id) => {
-    tell(made);
-    return writeAgain(tx, options, made, platform_batch_id);
-  };
-
-  const look = async (): Promise<void> => {
-    const started = await database.query<{ started: number }>(serverStatement).then(
-      ([row]) => row?.started ?? 0,
-      () => null,
+  constructor(options: LostOptions) {
+    this.#on = options;
+    this.#found = options.metrics?.counter(
+      'duebridge_payments_lost_total',
+      'Acknowledged payments that the database has lost; each is put back',
     );
-    const before = server;
-    if (started === null) {
-      server = null;
-      return;
+    options.metrics?.gauge(
+      'duebridge_payments_lost',
+      'Payments that the database has lost and that could not be put back yet',
+      [],
+      () => this.#missing.size,
+    );
+  }
+
+  /** Remembers a payment that was committed. */
+  keep(made: MadePayment): void {
+    const { platform_payment_id } = made.payment;
+    this.#kept.set(platform_payment_id, { ...made, at: this.#on.clock.monotonic() });
+    this.#latest.set(made.session.flow_id.toString('hex'), platform_payment_id);
+    this.#prune();
+  }
+
+  /** The flow's latest payment that this process committed lately; whether the database still has it is not known. */
+  latestOf(flow_id: Buffer): MadePayment | undefined {
+    return this.#kept.get(this.#latest.get(flow_id.toString('hex')) ?? '');
+  }
+
+  /**
+   * Writes a payment again that the database does not have, into the batch given, inside a transaction that holds the flow's lock; any
+   * worker takes it from there.
+   */
+  async putBack(
+    tx: Transaction,
+    made: MadePayment,
+    platform_batch_id: string,
+  ): Promise<PaymentRow> {
+    this.#tell(made);
+    const { payment: before, session, place, instrument } = made;
+    const { platform_payment_id, partner_id, created_at } = before;
+    const now = this.#on.clock.now();
+    const payment = await writePayment(tx, this.#on.funding, {
+      session,
+      place,
+      instrument,
+      now,
+      platform_payment_id,
+      platform_batch_id,
+      amount_in_cents: before.amount_in_cents,
+      funding_method: before.funding_method,
+      slot: ARRIVALS,
+      stage: 'created',
+      maybe_sent: true,
+      actor: ACTOR,
+    });
+    const detail = { confirmed_at: created_at, former_batch_id: before.platform_batch_id };
+    const event = 'payment_put_back';
+    await note(tx, { actor: ACTOR, event, platform_payment_id, partner_id, detail });
+    await openCase(tx, 'complained', {
+      case_id: `put-back-${platform_payment_id}`,
+      platform_payment_id,
+      reason_code: 'other',
+      actor: ACTOR,
+      at: new Date(now).toISOString(),
+      reason: 'The database had lost this payment; it was put back',
+    });
+    return payment;
+  }
+
+  /** Looks until `signal` aborts, then resolves. */
+  async watch(signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#on;
+    while (!signal.aborted) {
+      await this.look().catch((error: unknown) => {
+        log.warn({ error }, 'could not look for payments that the database lost');
+      });
+      await clock.sleep(LOOK_EVERY_MS, signal);
     }
-    memory.prune();
-    // Nothing is looked for after the first look. Another server may lack anything; the same one what it lacked.
-    const ids = before === undefined ? [] : [...(before === started ? missing : kept.keys())];
+  }
+
+  /** Looks once: after the first look, at what was kept. For `watch` and tests. */
+  async look(): Promise<void> {
+    const [row] = await this.#on.database
+      .query<{ started: number }>(serverStatement)
+      .catch(() => []);
+    if (row !== undefined) {
+      this.#prune();
+      // Nothing is looked for at first. Another server may lack anything; the same one what it lacked.
+      const isSame = this.#server === row.started;
+      if (this.#server !== undefined) await this.#restoreOf(isSame ? this.#missing : this.#kept);
+    }
+    this.#server = row?.started ?? null;
+  }
+
+  /** Puts back those that the database does not have. */
+  async #restoreOf(all: { keys(): Iterable<string> }): Promise<void> {
+    const ids = [...all.keys()];
     for (let from = 0; from < ids.length; from += AT_ONCE) {
       const some = ids.slice(from, from + AT_ONCE);
-      const rows = await database.query<{ platform_payment_id: string }>(presentStatement, [some]);
-      const present = new Set(rows.map((row) => row.platform_payment_id));
+      const rows = await this.#on.database.query<Pick<PaymentRow, 'platform_payment_id'>>(
+        presentStatement,
+        [some],
+      );
+      const present = new Set(rows.map((one) => one.platform_payment_id));
       for (const id of some) {
-        const made = kept.get(id);
+        const made = this.#kept.get(id);
         if (made === undefined) continue;
-        if (!present.has(id)) tell(made);
-        if (present.has(id) || (await restore(options, made))) missing.delete(id);
+        if (!present.has(id)) this.#tell(made);
+        if (present.has(id) || (await this.#restore(made))) this.#missing.delete(id);
       }
     }
-    server = started;
-  };
-
-  return {
-    keep: (made) => memory.keep(made),
-    latestOf: (flow_id) => memory.latestOf(flow_id),
-    putBack,
-    look,
-    async watch(signal) {
-      while (!signal.aborted) {
-        await look().catch((error: unknown) => {
-          log.warn({ error }, 'could not look for payments that the database lost');
-        });
-        await clock.sleep(LOOK_EVERY_MS, signal);
-      }
-    },
-  };
-}
-
-/** The latest payments of this process, and which of them are lost and not put back yet. */
-function openMemory(clock: Clock) {
-  const kept = new Map<string, MadePayment & { readonly at: number }>();
-  const latest = new Map<string, string>();
-  const missing = new Set<string>();
-  const forget = (id: string, { session }: MadePayment): void => {
-    kept.delete(id);
-    const flow = session.flow_id.toString('hex');
-    if (latest.get(flow) === id) latest.delete(flow);
-  };
-  const prune = (): void => {
-    for (const [id, made] of kept) {
-      if (kept.size <= KEPT && clock.monotonic() - made.at < KEPT_MS) return;
-      // A missing one is kept for longer.
-      if (!missing.has(id)) forget(id, made);
-      else if (kept.size > 2 * KEPT) return;
-    }
-  };
-  return {
-    kept,
-    missing,
-    prune,
-    keep(made: MadePayment): void {
-      const { platform_payment_id } = made.payment;
-      kept.set(platform_payment_id, { ...made, at: clock.monotonic() });
-      latest.set(made.session.flow_id.toString('hex'), platform_payment_id);
-      prune();
-    },
-    latestOf(flow_id: Buffer): MadePayment | undefined {
-      return kept.get(latest.get(flow_id.toString('hex')) ?? '');
-    },
-  };
-}
-
-/** Puts a lost payment back; false when it could not be. */
-async function restore(options: LostOptions, made: MadePayment): Promise<boolean> {
-  const { database, registry, clock, log } = options;
-  const { payment, session } = made;
-  const { platform_payment_id, partner_id, created_at } = payment;
-  try {
-    const partner = await registry.get(partner_id);
-    if (partner === undefined) throw new Error(`the database has lost the partner ${partner_id}`);
-    const write = async (batch: string): Promise<void> =>
-      database.transaction(async (tx) => {
-        await lockFlow(tx, session);
-        // A repeated confirm may have made it again.
-        if ((await flowPayment(tx, session, platform_payment_id)) !== undefined) return;
-        await writeAgain(tx, options, made, batch);
-      });
-    // The window of the confirm, under the id that the partner was told; the one open now if that has been closed.
-    await write(await batchFor(database, partner, Date.parse(created_at))).catch(async () =>
-      write(await batchFor(database, partner, clock.now())),
-    );
-    log.warn(known(made), 'the lost payment was put back');
-    return true;
-  } catch (error) {
-    log.error(
-      { ...known(made), error },
-      'the lost payment could not be put back yet; trying again',
-    );
-    return false;
   }
-}
 
-/** The payment as it was, without a worker. Whichever finds it first takes it. */
-async function writeAgain(
-  tx: Transaction,
-  { funding, clock }: Pick<LostOptions, 'funding' | 'clock'>,
-  { payment: before, session, place, instrument }: MadePayment,
-  platform_batch_id: string,
-): Promise<PaymentRow> {
-  const { platform_payment_id, partner_id, biller_id, account_id, created_at } = before;
-  const payment = await insertPayment(tx, {
-    platform_payment_id,
-    partner_id,
-    biller_id,
-    account_id,
-    platform_batch_id,
-    amount_in_cents: before.amount_in_cents,
-    session_id: before.session_id,
-    funding_method: before.funding_method,
-    slot: ARRIVALS,
-    stage: 'created',
-    maybe_sent: true,
-    actor: ACTOR,
-  });
-  await funding.keep(tx, payment, instrument, session.flow_id);
-  await noteFlowPayment(tx, session, { platform_payment_id, place, now: clock.now() });
-  await notePutBack(tx, payment, clock.now(), {
-    confirmed_at: created_at,
-    former_batch_id: before.platform_batch_id,
-  });
-  return payment;
-}
+  /** Says once that a payment is lost. */
+  #tell(made: MadePayment): void {
+    const { platform_payment_id } = made.payment;
+    if (this.#missing.has(platform_payment_id)) return;
+    this.#missing.add(platform_payment_id);
+    this.#found?.inc({});
+    this.#on.log.error(known(made), 'the database has lost a payment that it had acknowledged');
+  }
 
-/**
- * Tells operators, in the audit and in a case, that a payment was made again because the database had lost it.
- */
-async function notePutBack(
-  tx: Transaction,
-  { platform_payment_id, partner_id }: PaymentRow,
-  now: number,
-  detail: AuditDetail,
-): Promise<void> {
-  await note(tx, {
-    actor: ACTOR,
-    event: 'payment_put_back',
-    platform_payment_id,
-    partner_id,
-    detail,
-  });
-  await openCase(tx, 'complained', {
-    case_id: `put-back-${platform_payment_id}`,
-    platform_payment_id,
-    reason_code: 'other',
-    actor: ACTOR,
-    at: new Date(now).toISOString(),
-    reason: 'The database had lost this payment; it was put back',
-  });
+  /** Puts a lost payment back; false when it could not be. */
+  async #restore(made: MadePayment): Promise<boolean> {
+    const { database, registry, clock, log } = this.#on;
+    const { payment, session } = made;
+    const { platform_payment_id, partner_id, created_at } = payment;
+    try {
+      const partner = await registry.get(partner_id);
+      if (partner === undefined) throw new Error(`the database has lost the partner ${partner_id}`);
+      const write = async (at: number): Promise<void> => {
+        const batch = await batchFor(database, partner, at);
+        await database.transaction(async (tx) => {
+          await lockFlow(tx, session);
+          // A repeated confirm may have made it again.
+          const stored = await flowPayment(tx, session, platform_payment_id);
+          if (stored === undefined) await this.putBack(tx, made, batch);
+        });
+      };
+      // The window of the confirm, under the id that the partner was told; the one open now if that has been closed.
+      await write(Date.parse(created_at)).catch(() => write(clock.now()));
+      log.warn(known(made), 'the lost payment was put back');
+      return true;
+    } catch (error) {
+      const said = 'the lost payment could not be put back yet; trying again';
+      log.error({ ...known(made), error }, said);
+      return false;
+    }
+  }
+
+  /** Forgets the oldest; one that is missing is kept for longer. */
+  #prune(): void {
+    const now = this.#on.clock.monotonic();
+    for (const [id, made] of this.#kept) {
+      const size = this.#kept.size;
+      if (size <= KEPT && now - made.at < KEPT_MS) return;
+      if (this.#missing.has(id)) {
+        if (size > 2 * KEPT) return;
+        continue;
+      }
+      this.#kept.delete(id);
+      const flow = made.session.flow_id.toString('hex');
+      if (this.#latest.get(flow) === id) this.#latest.delete(flow);
+    }
+  }
 }
 
 /** What the log says of a lost payment: enough to find it in other books. */
