@@ -93,7 +93,6 @@ const KEPT: Readonly<Record<Side, Readonly<Record<string, string>>>> = {
   platform: {
     audit: 'SELECT INSERT',
     audit_seals: 'SELECT INSERT',
-    sandbox_funds: 'SELECT INSERT',
     // Steps of a payment and the closing of a batch; triggers keep the rest.
     payments: 'SELECT INSERT UPDATE',
     batches: 'SELECT INSERT UPDATE',

@@ -9,8 +9,8 @@ import type { TerminalStatus } from './status.ts';
 export interface TestAmount {
   readonly amount_in_cents: number;
   readonly note: string;
-  /** What the funding method does; without it, it authorizes. */
-  readonly funding?: 'declined' | 'asks';
+  /** The funding method declines. */
+  readonly isDeclined?: true;
   /** What the biller does; absent when the biller is never asked. */
   readonly ending?: {
     readonly status?: TerminalStatus;
@@ -47,13 +47,7 @@ export const TEST_AMOUNTS: readonly TestAmount[] = [
     ending: { after_ms: SLOW_MS },
   },
   { amount_in_cents: 66_606, note: 'stays processing', ending: { after_ms: null } },
-  { amount_in_cents: 66_607, note: 'declined by the funding method', funding: 'declined' },
-  {
-    amount_in_cents: 66_608,
-    note: 'requires action: the customer approves or declines, then succeeded',
-    funding: 'asks',
-    ending: { status: 'succeeded' },
-  },
+  { amount_in_cents: 66_607, note: 'declined by the funding method', isDeclined: true },
 ];
 
 /** The entry of an amount, if it is one of them. */

@@ -41,13 +41,12 @@ import { within } from './engine/timing.ts';
 import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
 import { openAdapters } from './funding/configured.ts';
 import { Funds } from './funding/funds.ts';
-import { openSandbox } from './funding/sandbox.ts';
+import { sandbox } from './funding/sandbox.ts';
 import { mountProcessorEvents } from './funding/processor-events.ts';
 import { openAnswers } from './checkout/answers.ts';
 import { openClientKeys } from './checkout/keys.ts';
 import { servePages } from './checkout/pages.ts';
 import { mountPolicyReports } from './checkout/policy-reports.ts';
-import { serveTestApproval } from './checkout/test-approval.ts';
 import { createPartnerClient } from './partners/client.ts';
 import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments } from './checkout/confirm.ts';
@@ -60,7 +59,6 @@ import { eitherChannel, openStripeTransfers } from './money/stripe-transfers.ts'
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
-import { findPayment } from './store/payments.ts';
 import { openSessions } from './checkout/session.ts';
 import { openTokens } from './checkout/token.ts';
 import { openVisits } from './checkout/visit.ts';
@@ -233,19 +231,17 @@ async function openDriving(ground: Ground) {
     answered: (call) => attempts.note(call),
   });
   closers.push(() => client.close());
-  const { publicUrl } = config;
-  const sandbox = openSandbox({ database, publicUrl, clock });
   const funding = new Funds({
     ...base,
     sealer,
     adapters: offersSandbox ? [sandbox, ...adapters] : adapters,
     former: offersSandbox ? [] : [sandbox],
-    publicUrl,
+    publicUrl: config.publicUrl,
   });
   const engine = new Engine({ ...base, leaseDatabase: heartbeat, registry, client, funding });
   closers.push(() => engine.stop());
   await engine.start();
-  return { registry, sealer, attempts, client, sandbox, funding, engine };
+  return { registry, sealer, attempts, client, funding, engine };
 }
 
 /** The stages from the token to the confirm. */
@@ -275,8 +271,8 @@ function openCheckout(ground: Ground, driving: Driving) {
 
 /** The public listener with everything mounted; it keeps the figures of requests of this process. */
 function openPublicListener(
-  { config, front: database, sealKey, adapters, offersSandbox, metrics, clock, log }: Ground,
-  { registry, sealer, sandbox, funding }: Driving,
+  { config, front: database, sealKey, adapters, metrics, clock, log }: Ground,
+  { registry, sealer, funding }: Driving,
   checkout: ReturnType<typeof openCheckout>,
   ready: Ready,
 ): FastifyInstance {
@@ -286,10 +282,6 @@ function openPublicListener(
   limitAddresses(publicApp, config);
   mountPublic(publicApp, { config, ...checkout, funding, visits });
   mountProcessorEvents(publicApp, { funding, log });
-  if (offersSandbox) {
-    const find = (id: string) => findPayment(database, id);
-    serveTestApproval(publicApp, { sandbox, funding, find, clock });
-  }
   mountPolicyReports(publicApp, { clock, log, metrics });
   const dist = webDist === undefined ? {} : { dist: webDist };
   servePages(publicApp, { registry, visits, adapters, ...dist });

@@ -18,7 +18,7 @@ import { Engine } from '../src/engine/engine.ts';
 import type { FundingAdapter, PreparedOrder } from '../src/funding/adapter.ts';
 import { Funds } from '../src/funding/funds.ts';
 import type { FundingCallOptions } from '../src/funding.ts';
-import { openSandbox } from '../src/funding/sandbox.ts';
+import { sandbox } from '../src/funding/sandbox.ts';
 import { migrations } from '../src/migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
 import { openSealer } from '../src/partners/seal.ts';
@@ -220,7 +220,6 @@ const LEDGER: FundingAdapter = {
 
 /** The funding port over the sandbox, whose acts are noted in `asked` by payment, and over a ledger whose funds nobody has to ask for. */
 export function sandboxFunds(database: Database, asked = new Map<string, string[]>()): Funds {
-  const sandbox = openSandbox({ database });
   const noting = (act: 'authorize' | 'capture' | 'void' | 'refund') => ({
     [act]: (order: PreparedOrder, call: FundingCallOptions) => {
       const acts = asked.get(order.platform_payment_id) ?? [];

@@ -58,6 +58,8 @@ export const NUMBERS = {
   good: '4242424242424242',
   declined: '4000000000000002',
   asks: ASKS,
+  /** A card whose bank wants the approval at a page of its own. */
+  redirects: '4000000000003055',
   bank: '000123456789',
 } as const;
 
@@ -305,6 +307,10 @@ export async function startStripe(cleanup: Cleanup) {
       if (number === ASKS) {
         intent.status = 'requires_action';
         intent.next_action = { type: 'use_stripe_sdk', use_stripe_sdk: {} };
+      } else if (number === NUMBERS.redirects) {
+        const redirect = { url: `${self.url}/bank?intent=${id}`, return_url: null };
+        intent.status = 'requires_action';
+        intent.next_action = { type: 'redirect_to_url', redirect_to_url: redirect };
       } else {
         hold(intent);
       }
@@ -469,6 +475,11 @@ export async function startStripe(cleanup: Cleanup) {
         );
       case 'GET /wallet':
         return give('text/html', WALLET);
+      case 'GET /bank':
+        return give('text/html', '<title>Bank</title><form method="post"><button>Approve</button>');
+      case 'POST /bank':
+        self.act(form.get('intent') ?? '', true);
+        return give('text/html', '<title>Bank</title>Thank you.');
       case 'GET /challenge':
         return give('text/html', CHALLENGE);
       case 'POST /tokens': {

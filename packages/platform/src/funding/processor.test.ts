@@ -13,7 +13,7 @@ import { served, until } from '@duebridge/runtime/testing';
 import { failed, newCustomer, posted, type Paid } from '../../test/paying.ts';
 import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { readPlatformConfig } from '../config.ts';
-import { openSandbox } from './sandbox.ts';
+import { sandbox } from './sandbox.ts';
 import { openSealer } from '../partners/seal.ts';
 import { startPlatform } from '../server.ts';
 import type { FundingAdapter } from './adapter.ts';
@@ -174,7 +174,6 @@ test('a method that is offered no more, or whose adapter is gone, is never taken
   const payment = await pay(posted(), 'acme_wallet');
   const order = orderOf(payment);
   await payment.asked();
-  const sandbox = openSandbox({ database: platform.database });
   const [gone, stopped] = [opened([sandbox]), opened([sandbox, acme])];
   for (const funds of [gone, stopped]) {
     // Any other would let the engine settle it and ask nobody for the money.
