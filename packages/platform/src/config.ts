@@ -22,17 +22,15 @@ import type { StripeSettings } from './funding/stripe.ts';
 import { openSealer } from './partners/seal.ts';
 import { pepperText, variables } from './variables.ts';
 
-/** The settings that are taken as they stand in the environment; variables.ts describes each, with its default. */
-type FromEnvironment = Omit<
-  ReturnType<typeof readConfig<typeof variables>>,
-  'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}`
->;
+/** What the environment says; variables.ts describes each setting, with its default. */
+type Environment = ReturnType<typeof readConfig<typeof variables>>;
 
 /**
  * Everything a platform needs to know. What is left out has the default of its variable, but for `databaseWaitSeconds`: a program that
  * starts a platform itself does not wait for its database.
  */
-export interface PlatformConfig extends FundingConfig, Partial<FromEnvironment> {
+export interface PlatformConfig
+  extends FundingConfig, Partial<Omit<Environment, 'funding' | 'ipRate'>> {
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;
   /** Tokens a second for each client, and in one burst; default 25 and 50 (decision 16). */
@@ -66,43 +64,43 @@ export interface PlatformSecrets {
 /** Reads the environment. Throws ConfigurationError naming every variable that is wrong. */
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
-): PlatformConfig & { readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent' } {
-  const {
-    ipRate,
-    oidcIssuer,
-    oidcClientId,
-    oidcClientSecret,
-    oidcRedirectUrl,
-    stripeSecretKey,
-    stripePublishableKey,
-    stripeWebhookSecret,
-    stripeMethods,
-    stripeBankMaxCents,
-    ...read
-  } = readConfig(variables, env);
+): PlatformConfig & Omit<Environment, 'ipRate'> {
+  const read = readConfig(variables, env);
+  const openId: OpenIdProvider | undefined = allOrNone('OpenID Connect', read, {
+    issuer: 'oidcIssuer',
+    clientId: 'oidcClientId',
+    clientSecret: 'oidcClientSecret',
+    redirectUrl: 'oidcRedirectUrl',
+  });
+  const keys: Omit<StripeSettings, 'methods' | 'bankMaxCents'> | undefined = allOrNone(
+    'Stripe',
+    read,
+    {
+      secretKey: 'stripeSecretKey',
+      publishableKey: 'stripePublishableKey',
+      webhookSecrets: 'stripeWebhookSecret',
+    },
+  );
+  if (keys !== undefined && isLive(keys.secretKey) !== isLive(keys.publishableKey)) {
+    throw new ConfigurationError(
+      'one of the Stripe keys is for test mode and the other is live: take both from the same mode',
+    );
+  }
+  const { ipRate, stripeMethods: methods, stripeBankMaxCents: bankMaxCents } = read;
   return {
     ...read,
-    stripe: stripeOf(
-      {
-        secretKey: stripeSecretKey,
-        publishableKey: stripePublishableKey,
-        webhookSecrets: stripeWebhookSecret,
-      },
-      { methods: stripeMethods, bankMaxCents: stripeBankMaxCents },
-    ),
-    openId: allOrNone<OpenIdProvider>(
-      'OpenID Connect',
-      ['ISSUER', 'CLIENT_ID', 'CLIENT_SECRET', 'REDIRECT_URL'].map((n) => `DUEBRIDGE_OIDC_${n}`),
-      {
-        issuer: oidcIssuer,
-        clientId: oidcClientId,
-        clientSecret: oidcClientSecret,
-        redirectUrl: oidcRedirectUrl,
-      },
-    ),
+    openId,
+    stripe: keys && { ...keys, methods, bankMaxCents },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
   };
 }
+
+/** A configuration with the default of everything that is left out. */
+export function settled(config: PlatformConfig) {
+  const clientRate = { perSecond: 25, burst: 50 };
+  return { ...readPlatformConfig({}), databaseWaitSeconds: 0, clientRate, ...config };
+}
+export type PlatformSettings = ReturnType<typeof settled>;
 
 /**
  * The secrets of a configuration; those not given are read from the data directory, and made there at the first start. Throws
@@ -133,39 +131,21 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
 }
 
 /** The settings if all of them are given, undefined if none is. Throws ConfigurationError for some of them. */
-function allOrNone<Settings extends object>(
+function allOrNone<const Keys extends Readonly<Record<string, keyof Environment>>>(
   what: string,
-  names: readonly string[],
-  read: { readonly [Name in keyof Settings]: Settings[Name] | undefined },
-): Settings | undefined {
-  const given = Object.values(read).filter((value) => value !== undefined);
+  read: Environment,
+  keys: Keys,
+): { [Name in keyof Keys]: NonNullable<Environment[Keys[Name]]> } | undefined {
+  const given = Object.entries(keys).filter(([, key]) => read[key] !== undefined);
   if (given.length === 0) return undefined;
-  if (given.length === names.length) return read as Settings;
+  const names = Object.values(keys).map((key) => variables[key].name);
+  if (given.length === names.length) {
+    return Object.fromEntries(given.map(([name, key]) => [name, read[key]])) as never;
+  }
   throw new ConfigurationError(
     `${what} is only partly configured: set ${names.slice(0, -1).join(', ')} and ${names.at(-1)}, or none of them`,
   );
 }
-
-/** Stripe's account: its three secrets or none of them. Throws ConfigurationError. */
-function stripeOf(
-  secrets: { readonly [Name in StripeSecret]: StripeSettings[Name] | undefined },
-  more: Omit<StripeSettings, StripeSecret>,
-): StripeSettings | undefined {
-  const names = ['SECRET_KEY', 'PUBLISHABLE_KEY', 'WEBHOOK_SECRET'];
-  const whole = allOrNone<Pick<StripeSettings, StripeSecret>>(
-    'Stripe',
-    names.map((name) => `DUEBRIDGE_STRIPE_${name}`),
-    secrets,
-  );
-  if (whole === undefined) return undefined;
-  if (isLive(whole.secretKey) !== isLive(whole.publishableKey)) {
-    throw new ConfigurationError(
-      'one of the Stripe keys is for test mode and the other is live: take both from the same mode',
-    );
-  }
-  return { ...more, ...whole };
-}
-type StripeSecret = 'secretKey' | 'publishableKey' | 'webhookSecrets';
 
 /** Whether a Stripe key moves real money. */
 function isLive(key: string): boolean {

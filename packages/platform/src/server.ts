@@ -35,7 +35,7 @@ import { mountOpenId } from './admin/openid.ts';
 import { openOperators } from './admin/operators.ts';
 import { adminAuthentication, mountSignIn } from './admin/sign-in.ts';
 import { keepWorking, measurePools } from './background.ts';
-import { readSecrets, type PlatformConfig } from './config.ts';
+import { readSecrets, settled, type PlatformConfig, type PlatformSettings } from './config.ts';
 import { Engine } from './engine/engine.ts';
 import { within } from './engine/timing.ts';
 import { limitAddresses, mountPublic } from './checkout/public-routes.ts';
@@ -87,7 +87,7 @@ export async function startPlatform(config: PlatformConfig = {}): Promise<Platfo
   let stopped: Promise<void> | undefined;
   const stop = (): Promise<void> => (stopped ??= closeAll(closers));
   try {
-    return { ...(await openAll(config, closers)), stop };
+    return { ...(await openAll(settled(config), closers)), stop };
   } catch (error) {
     // The reason for not starting is told; what went wrong while tidying up after it would hide it.
     await stop().catch(() => undefined);
@@ -98,7 +98,7 @@ export async function startPlatform(config: PlatformConfig = {}): Promise<Platfo
 /** What every part of a platform is opened with. `closers` run in reverse at the stop. */
 interface Ground
   extends Awaited<ReturnType<typeof openPools>>, Pick<OpenAdapters, 'offersSandbox'> {
-  readonly config: PlatformConfig;
+  readonly config: PlatformSettings;
   readonly sealKey: string;
   readonly keyPepper: KeyObject;
   readonly adapters: OpenAdapters['adapters'];
@@ -114,7 +114,7 @@ type Driving = Awaited<ReturnType<typeof openDriving>>;
 type Ready = () => Promise<Record<string, boolean>>;
 
 async function openAll(
-  config: PlatformConfig,
+  config: PlatformSettings,
   closers: (() => Promise<unknown>)[],
 ): Promise<Omit<Platform, 'stop'>> {
   const log = config.log ?? createLogger({ name: 'platform' });
@@ -138,7 +138,7 @@ async function openAll(
   const base = { ...driving, database, clock, log };
   const reconciliations = openReconciliations(base);
   closers.push(() => reconciliations.stop());
-  const { secondPersonAboveCents = SECOND_PERSON_ABOVE_CENTS, publicUrl, payer } = config;
+  const { secondPersonAboveCents, publicUrl, payer } = config;
   const refunding = {
     ...base,
     refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
@@ -184,15 +184,15 @@ async function openAll(
 
   closers.push(() => publicApp.close());
   const url = await listen(publicApp, {
-    host: config.host ?? LOOPBACK,
-    port: config.port ?? 4000,
+    host: config.host,
+    port: config.port,
     hostVariable: 'HOST',
     portVariable: 'PORT',
   });
   closers.push(() => adminApp.close());
   const adminUrl = await listen(adminApp, {
-    host: config.adminHost ?? LOOPBACK,
-    port: config.adminPort ?? 4001,
+    host: config.adminHost,
+    port: config.adminPort,
     hostVariable: 'ADMIN_HOST',
     portVariable: 'ADMIN_PORT',
   });
@@ -209,7 +209,7 @@ async function openAll(
 async function openDriving(ground: Ground) {
   const { config, front, engine: database, heartbeat, sealKey, adapters, offersSandbox } = ground;
   const { metrics, clock, log, closers } = ground;
-  const allowPrivateAddresses = config.allowPrivateAddresses ?? false;
+  const { allowPrivateAddresses } = config;
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are allowed: for development only');
   }
@@ -264,7 +264,7 @@ function openCheckout(ground: Ground, driving: Driving) {
     engine,
     funding,
     lost,
-    paidRetentionDays: config.paidRetentionDays ?? 90,
+    paidRetentionDays: config.paidRetentionDays,
   });
   return { keys, answers, tokens, sessions, lost, payments };
 }
@@ -300,7 +300,7 @@ function openAdminListener(
 ): FastifyInstance {
   const { log, clock, sealer, operators } = dependencies;
   const { trustedProxies, openId } = config;
-  const hosts = hostsOf(config.adminHost ?? LOOPBACK, config.adminHosts);
+  const hosts = hostsOf(config.adminHost, config.adminHosts);
   const adminApp = createServer({ log, clock, trustedProxies, hosts });
   mountAdmin(adminApp, dependencies);
   mountSignIn(adminApp, { operators, clock, oidc: openId !== undefined });
@@ -362,12 +362,12 @@ async function warnOfLivePartners(database: Database, log: Log): Promise<void> {
  * recording what partners answered, and neither may keep the heartbeat from renewing the lease.
  */
 async function openPools(
-  config: PlatformConfig,
+  config: PlatformSettings,
   secrets: readonly DeploymentSecret[],
   log: Log,
   closers: (() => Promise<unknown>)[],
 ): Promise<Record<'front' | 'engine' | 'heartbeat', Database>> {
-  const all = config.databaseConnections ?? 20;
+  const all = config.databaseConnections;
   const ofEngine = Math.max(2, Math.floor(all * ENGINE_PART));
   const opened = await openPlatformDatabase(
     { ...config, log },
@@ -400,10 +400,6 @@ async function openPools(
   closers.push(() => heartbeat.close());
   return { front, engine, heartbeat };
 }
-
-const LOOPBACK = '127.0.0.1';
-/** Acts on more than this need a second person, unless configured otherwise. */
-const SECOND_PERSON_ABOVE_CENTS = 100_000;
 
 /** How long a stop waits for the loops beside the engine. */
 const LOOPS_STOP_MS = 1_000;

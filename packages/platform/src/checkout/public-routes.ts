@@ -15,7 +15,7 @@ import {
   type Handler,
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { PlatformConfig } from '../config.ts';
+import type { PlatformSettings } from '../config.ts';
 import type { Funds } from '../funding/funds.ts';
 import type { Answers } from './answers.ts';
 import { withAction, type Payments } from './confirm.ts';
@@ -32,7 +32,7 @@ const SESSION_READS = { perSecond: 1, burst: 20 };
 
 /** What the routes need. */
 export interface PublicStages {
-  readonly config: PlatformConfig;
+  readonly config: PlatformSettings;
   readonly keys: ClientKeys;
   readonly answers: Answers;
   readonly tokens: Tokens;
@@ -63,8 +63,8 @@ const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']
  * address that is refused more often than it may ask loses its connections for ten seconds. Probes and a processor's signed events,
  * which come in bulk from few addresses, are not counted.
  */
-export function limitAddresses(app: FastifyInstance, config: PlatformConfig): void {
-  const rate = 'ipRate' in config ? config.ipRate : { perSecond: 200, burst: 400 };
+export function limitAddresses(app: FastifyInstance, config: PlatformSettings): void {
+  const { ipRate: rate } = config;
   if (rate === undefined) return;
   const clock = config.clock ?? systemClock;
   const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
@@ -86,8 +86,7 @@ export function limitAddresses(app: FastifyInstance, config: PlatformConfig): vo
 export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
   const { config, keys, answers, tokens, sessions, payments, funding, visits } = stages;
   const clock = config.clock ?? systemClock;
-  const clientRate = config.clientRate ?? { perSecond: 25, burst: 50 };
-  const perClient = rateLimiter({ ...clientRate, maxKeys: MAX_RATE_KEYS, clock });
+  const perClient = rateLimiter({ ...config.clientRate, maxKeys: MAX_RATE_KEYS, clock });
 
   const clients = callers<Client>();
   mount(
