@@ -33,8 +33,6 @@ const MAX_TRIES = 12;
 const LATE_HOURS = 24;
 /** Time whose payments are queued by one statement: at 1,000 payments a second some seconds of the database's work. */
 const SPAN_MINUTES = 5;
-/** Late mails given up by one statement. */
-const EXPIRED_AT_ONCE = 5_000;
 
 /** How mails are sent. */
 export interface MailTransport {
@@ -91,15 +89,6 @@ const queueStatement = sql(
       SET kind = excluded.kind, queued_at = excluded.queued_at, due_at = excluded.due_at, tries = 0, sent_at = NULL, given_up_at = NULL
     WHERE m.queued_at < excluded.queued_at`,
 );
-/** Mails that have been due for so long were queued when nobody could send them. */
-const expireStatement = sql(
-  'mail_expire',
-  `UPDATE duebridge_platform.mails SET given_up_at = now()
-    WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
-                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours'
-                                   ORDER BY due_at LIMIT ${EXPIRED_AT_ONCE} FOR UPDATE SKIP LOCKED)
-   RETURNING 1`,
-);
 const movedStatement = sql(
   'mail_moved',
   `UPDATE duebridge_platform.mail_progress SET read_to = $1::timestamptz`,
@@ -108,7 +97,8 @@ const claimStatement = sql(
   'mail_claim',
   `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
-                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
+                                   WHERE sent_at IS NULL AND given_up_at IS NULL
+                                     AND due_at BETWEEN now() - interval '${LATE_HOURS} hours' AND now()
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries, queued_at::text`,
 );
@@ -156,12 +146,10 @@ export async function keepMailing(
       try {
         await database.query(progressStatement);
         const more = await queueMails(database);
-        const late = await database.query(expireStatement);
-        if (late.length > 0) log.warn({ mails: late.length }, 'late mails were given up');
         const due = await database.query<Claimed>(claimStatement);
         for (const mail of due) await sendOne(dependencies, mailer, mail);
         // No pause while there is more: a backlog drains as fast as the mail server accepts it.
-        if (more || late.length === EXPIRED_AT_ONCE || due.length === MAILS_PER_POLL) continue;
+        if (more || due.length === MAILS_PER_POLL) continue;
       } catch (error) {
         log.warn({ error: messageOf(error) }, 'could not read the mail queue');
       }

@@ -114,13 +114,13 @@ export const LEAVING = {
     ),
   },
   mails: {
-    what: 'mails, sent or given up (a mail that is a day late is given up)',
+    what: 'mails (one that is a day late is not sent)',
     leaves: `${MAIL_DAYS} days after the end or the refund that they report`,
     remove: removing(
       'DELETE FROM duebridge_platform.mails',
       'platform_payment_id',
       `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${MAIL_DAYS} days')
-         AND t.queued_at < now() - interval '${MAIL_DAYS} days' AND (t.sent_at IS NOT NULL OR t.given_up_at IS NOT NULL)`,
+         AND t.queued_at < now() - interval '${MAIL_DAYS} days'`,
       'ORDER BY t.platform_payment_id',
     ),
   },
