@@ -1,11 +1,11 @@
 /**
  * Thirty days of money with crashes: the equation holds after every step, what was transferred is what the statements say and what the billers'
- * ledgers have less what was taken off, and the check names each bug that is planted. MONEY_PAYMENTS sets how many payments:
- * by hand 100,000.
+ * ledgers have less what was taken off. MONEY_PAYMENTS sets how many payments: by hand 100,000. The bugs that the check must name are in
+ * planted.ts.
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { BrokenBook, PLANTED_IN_MONEY, runMoney } from './money.ts';
+import { runMoney } from './money.ts';
 
 const payments = Number(process.env['MONEY_PAYMENTS'] ?? 6_000);
 
@@ -20,10 +20,3 @@ test(`${payments} payments of 20 billers through 30 days with crashes: every cen
     moved.ledgers_in_cents - moved.taken_off_in_cents,
   );
 });
-
-for (const planted of PLANTED_IN_MONEY) {
-  test(`a planted bug is caught: ${planted}`, async (t) => {
-    const world = { seed: 2, payments: 600, billers: 3, days: 3, crashes: 5, planted };
-    await assert.rejects(runMoney(t, world), BrokenBook);
-  });
-}

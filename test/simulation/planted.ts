@@ -325,4 +325,41 @@ export const PLANTED: readonly Planted[] = [
     replace: 'covers: (id) => id === replica_id,',
     seed: 71,
   },
+  {
+    name: 'a return is booked twice',
+    file: 'platform/src/store/cases.ts',
+    find: '$4, $5, c.amount_in_cents, c.partner_id',
+    replace: '$4, $5, 2 * c.amount_in_cents, c.partner_id',
+    seed: 5,
+  },
+  {
+    name: 'a refunded payment is refunded again',
+    file: 'platform/src/money/refunds.ts',
+    find: 'left: payment.amount_in_cents - cents - disputed',
+    replace: 'left: payment.amount_in_cents',
+    seed: 5,
+  },
+  {
+    name: 'a remittance includes a payment twice',
+    file: 'platform/src/money/remittance.ts',
+    find: 'sum(s.gross)::bigint AS gross, sum(s.booked)::bigint AS booked',
+    replace:
+      '(sum(s.gross) + max(s.gross))::bigint AS gross, (sum(s.booked) + max(s.gross))::bigint AS booked',
+    seed: 5,
+  },
+  {
+    name: 'a remittance leaves a payment out',
+    file: 'platform/src/money/remittance.ts',
+    find: 'sum(s.gross)::bigint AS gross, sum(s.booked)::bigint AS booked',
+    replace:
+      '(sum(s.gross) - max(s.gross))::bigint AS gross, (sum(s.booked) - max(s.gross))::bigint AS booked',
+    seed: 5,
+  },
+  {
+    name: 'a transfer leaves without its row of the book',
+    file: 'platform/src/money/remittance.ts',
+    find: "book: ['sent', 'owed', 'remitting']",
+    replace: 'book: [null, null, null]',
+    seed: 5,
+  },
 ];

@@ -121,8 +121,8 @@ export async function setStage(
   const partners = new Map(sides.map((side) => [side.name, { partner: registration(side), side }]));
   for (const { partner, side } of partners.values()) {
     await postgres.look(
-      `INSERT INTO duebridge_platform.partners (partner_id, name, kind, biller_id, base_url, auth_method, auth_public, auth_sealed)
-       VALUES ($1, $1, 'biller', $2, 'https://partner.example', 'key', '{}', 'x')`,
+      `INSERT INTO duebridge_platform.partners (partner_id, name, kind, mode, biller_id, base_url, auth_method, auth_public, auth_sealed)
+       VALUES ($1, $1, 'biller', 'test', $2, 'https://partner.example', 'key', '{}', 'x')`,
       [partner.partner_id, side.biller_id],
     );
   }

@@ -76,7 +76,7 @@ const METHODS = [
   { funding_method: 'mandate', label: 'Mandate', sandbox: true, collection: 'afterwards' },
   { funding_method: 'elsewhere', label: 'Elsewhere', sandbox: true, collection: 'elsewhere' },
 ] as const;
-const SEAL_KEY = Buffer.alloc(32, 1).toString('base64');
+export const SEAL_KEY = Buffer.alloc(32, 1).toString('base64');
 
 /** The bank or card processor behind the funding port: it executes each act once per order. */
 export class Processor {
@@ -257,7 +257,7 @@ function bugsOf(bugs: string[]): Log {
   };
 }
 
-function registryOf(partners: Surroundings['partners']): PartnerRegistry {
+export function registryOf(partners: Surroundings['partners']): PartnerRegistry {
   const refuse = (): never => {
     throw new Error('the simulated registry is only read');
   };
