@@ -119,9 +119,11 @@ export class Office {
     await world.run(20_000);
     const process = new Process(world, 'office at last');
     const database = postgres.connect(process, healthyDatabase());
-    void repeatRefunds(this.#refunding({ database, process, now: String })).then(() => {
+    const last = async (): Promise<void> => {
+      await repeatRefunds(this.#refunding({ database, process, now: String }));
       isOver = true;
-    });
+    };
+    void last();
     await world.run(60_000, () => isOver);
   }
 

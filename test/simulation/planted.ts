@@ -358,8 +358,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a transfer leaves without its row of the book',
     file: 'platform/src/money/remittance.ts',
-    find: "book: ['sent', 'owed', 'remitting']",
-    replace: 'book: [null, null, null]',
+    find: "'due sending': ['sent', 'owed', 'remitting']",
+    replace: "'due sending': [null, null, null]",
     seed: 5,
   },
 ];

@@ -158,34 +158,23 @@ export function reconciliation({
   return `${said}${file_needed === undefined ? '' : `\n${file_needed}`}${table}`;
 }
 
-/** How many payments were compared, in words. Pure. */
-export function comparedPayments(count: number): string {
-  return count === 1 ? '1 payment was compared' : `${count} payments were compared`;
-}
-
-/** How many differences were found, in words. Pure. */
-export function differences(count: number): string {
-  return count === 1 ? '1 difference' : `${count === 0 ? 'no' : count} differences`;
-}
+/** How many payments were compared, and how many differences were found, in words. Pure. */
+export const comparedPayments = (count: number): string =>
+  count === 1 ? '1 payment was compared' : `${count} payments were compared`;
+export const differences = (count: number): string =>
+  count === 1 ? '1 difference' : `${count === 0 ? 'no' : count} differences`;
 
 export function person({ payments: made, ...rest }: Person): string {
   return `${facts(rest)}\n\n${payments({ payments: made })}`;
 }
 
-const keysOf = ({ keys }: OperatorView): string =>
-  keys
-    .filter((key) => key.revoked_at === null)
-    .map(({ key_id, expires_at }) =>
-      expires_at === null ? key_id : `${key_id} until ${expires_at}`,
-    )
-    .join(' ');
-
-export const operators = tableOf<OperatorView>(
-  'operator_id',
-  'name',
-  'role',
-  ['STATE', (one) => (one.disabled_at === null ? 'active' : 'disabled')],
-  ['KEYS', keysOf],
-);
+/** With the keys that are not revoked. */
+export const operators = tableOf<OperatorView>('operator_id', 'name', 'role', 'disabled_at', [
+  'KEYS',
+  ({ keys }) =>
+    keys.flatMap(({ key_id, revoked_at, expires_at: end }) =>
+      revoked_at === null ? [end === null ? key_id : `${key_id} until ${end}`] : [],
+    ),
+]);
 
 export const audit = tableOf<AuditEntry>('at', 'actor', 'event', 'detail');

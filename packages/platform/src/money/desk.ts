@@ -20,9 +20,16 @@ import type { Sealer } from '../partners/seal.ts';
 import { askedBefore, dropAsk } from '../store/asks.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
-import { MAX_NACHA_CENTS, MAX_NACHA_FILES, nacha, pain001, type Payer } from './bank-file.ts';
+import {
+  MAX_NACHA_CENTS,
+  MAX_NACHA_FILES,
+  nacha,
+  pain001,
+  type BankTransfer,
+  type Payer,
+} from './bank-file.ts';
 import { openCreditor } from './payouts.ts';
-import { comeBack, lockRemittance, type RemittanceChannel } from './remittance.ts';
+import { lockRemittance, moveRemittance, type RemittanceChannel } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
@@ -65,10 +72,9 @@ const inFileStatement = sql(
   'desk_in_file',
   'UPDATE duebridge_platform.bank_transfers SET file_id = $1 WHERE remittance_id = ANY($2::text[])',
 );
-const FILE = 'file_id, way, made_at, made_by, transfers, amount_in_cents, sha256';
 const fileStatement = sql(
   'desk_file',
-  `SELECT ${FILE}, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`,
+  `SELECT file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`,
 );
 const endStatement = sql(
   'desk_end',
@@ -96,10 +102,8 @@ interface Open {
 
 /** The desk as a channel: an order lies on it until somebody says what became of it. */
 export function openDesk(database: Database): RemittanceChannel {
-  const find = async (remittance_id: string) => {
-    const [row] = await database.query<Open>(findStatement, [remittance_id]);
-    return row;
-  };
+  const find = async (remittance_id: string): Promise<Open | undefined> =>
+    (await database.query<Open>(findStatement, [remittance_id]))[0];
   return {
     async send({ remittance_id, way, amount_in_cents }) {
       if (way === 'nacha' && amount_in_cents > MAX_NACHA_CENTS) {
@@ -123,12 +127,12 @@ export function openDesk(database: Database): RemittanceChannel {
   };
 }
 
-interface WaitingTransfer {
-  readonly remittance_id: string;
-  readonly amount_in_cents: number;
-  readonly sealed: string;
-  readonly partner_id: string;
-  readonly biller_id: string;
+/** What files are made with. `payer`: the platform's own account; undefined while it is not configured. */
+interface FileDesk {
+  readonly database: Database;
+  readonly sealer: Sealer;
+  readonly clock: Clock;
+  readonly payer: Payer | undefined;
 }
 
 /**
@@ -136,22 +140,18 @@ interface WaitingTransfer {
  * number left, or when the platform's own account is not configured.
  */
 export async function makeBankFile(
-  desk: {
-    readonly database: Database;
-    readonly sealer: Sealer;
-    readonly clock: Clock;
-    readonly payer: Payer | undefined;
-  },
+  { database, sealer, clock, payer }: FileDesk,
   { way, mode = 'live' }: BankFileOrder,
   actor: string,
 ): Promise<BankFileView> {
-  const { database, sealer, clock, payer } = desk;
   if (payer === undefined) {
     throw conflict('The account that pays is not configured: set DUEBRIDGE_PAYER');
   }
   return database.transaction(async (tx) => {
     await tx.query(lockStatement);
-    const rows = await tx.query<WaitingTransfer>(takeStatement, [way, mode]);
+    type Row = Pick<BankTransfer, 'remittance_id' | 'amount_in_cents'> &
+      Parameters<typeof openCreditor>[1];
+    const rows = await tx.query<Row>(takeStatement, [way, mode]);
     if (rows.length === 0) {
       throw conflict(`No transfer of ${mode} mode waits for a file of this kind`);
     }
@@ -185,7 +185,7 @@ export async function makeBankFile(
 
 /** A file again, as it was made; noted, because it holds bank accounts. Throws Refusal NOT_FOUND. */
 export async function readBankFile(
-  { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
+  { database, sealer }: Pick<FileDesk, 'database' | 'sealer'>,
   file_id: string,
   actor: string,
 ): Promise<BankFileView> {
@@ -209,7 +209,7 @@ const isOpenFor = ({ result }: Open, outcome: TransferEnd['outcome']): boolean =
  * waits for a file is said to be paid, or when one by Stripe is said to be returned while it may still leave.
  */
 export function endTransfer(
-  { database, clock }: { readonly database: Database; readonly clock: Clock },
+  { database, clock }: Pick<FileDesk, 'database' | 'clock'>,
   id: string,
   { outcome, reference }: TransferEnd,
   actor: string,
@@ -235,9 +235,13 @@ export function endTransfer(
     }
     const ended = await tx.query(endStatement, [id, outcome, reference]);
     // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
-    const cameBack =
-      (isUnsent || (outcome === 'returned' && remittance?.state === 'paid')) &&
-      (await comeBack(tx, remittance, { reason: reference, now: clock.now() }));
+    const back = isUnsent
+      ? 'sending returned'
+      : outcome === 'returned' && remittance?.state === 'paid'
+        ? 'paid returned'
+        : undefined;
+    const said = { reason: reference };
+    const cameBack = back !== undefined && (await moveRemittance(tx, id, back, clock.now(), said));
     if (ended.length === 0 && !cameBack) {
       if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
       throw conflict(

@@ -23,15 +23,7 @@ export interface ConnectedAccount {
 }
 export type Creditor = BankAccount | ConnectedAccount;
 
-interface StoredPayout {
-  readonly partner_id: string;
-  readonly biller_id: string;
-  readonly way: Payout['way'];
-  readonly sealed: string;
-  readonly minimum_in_cents: number;
-  readonly held: boolean;
-  readonly bears_refunds: boolean;
-}
+type StoredPayout = Omit<PayoutView, 'holder_name' | 'account'> & { readonly sealed: string };
 
 const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds';
 const setStatement = sql(

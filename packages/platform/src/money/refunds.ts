@@ -113,13 +113,13 @@ const moveStatement = sql(
             CASE WHEN $5::text <> 'bearer' THEN $5 WHEN r.borne_by = 'biller' THEN 'owed' ELSE 'borne' END,
             CASE WHEN $6::text <> 'bearer' THEN $6 WHEN r.borne_by = 'biller' THEN 'owed' ELSE 'borne' END,
             r.amount_in_cents, r.partner_id, r.biller_id, r.funding_method
-       FROM r WHERE $4::text IS NOT NULL ON CONFLICT (id, act) DO NOTHING
+       FROM r ON CONFLICT (id, act) DO NOTHING
    ), deducted AS (
      INSERT INTO duebridge_platform.deductions (deduction_id, platform_payment_id, partner_id, biller_id, kind, amount_in_cents, reason)
      SELECT r.refund_id || CASE $3 WHEN 'refused' THEN '-back' ELSE '' END, r.platform_payment_id, r.partner_id, r.biller_id,
             CASE $3 WHEN 'refused' THEN 'correction' ELSE 'refund' END,
             CASE $3 WHEN 'refused' THEN -r.amount_in_cents ELSE r.amount_in_cents END, r.reason_code
-       FROM r WHERE r.borne_by = 'biller' AND $4::text IS NOT NULL AND $3 IN ('sending', 'refused')
+       FROM r WHERE r.borne_by = 'biller' AND $3 IN ('sending', 'refused')
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $10, 'refund_' || r.state, r.platform_payment_id, r.partner_id,

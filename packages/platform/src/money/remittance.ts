@@ -306,30 +306,28 @@ const moveStatement = sql(
    SELECT r.remittance_id FROM r`,
 );
 
-/** The moves, and what each books. */
+/** The moves, `from to`, and what each books. */
 const MOVES = {
-  sending: { from: 'due', book: ['sent', 'owed', 'remitting'] },
-  sent: { from: 'sending', book: [null, null, null] },
-  paid: { from: 'sent', book: ['paid', 'remitting', 'paid'] },
-  refused: { from: 'sending', book: ['came_back', 'remitting', 'owed'] },
-  returned: { from: 'sent', book: ['came_back', 'remitting', 'owed'] },
-  returned_late: { from: 'paid', book: ['came_back', 'paid', 'owed'] },
+  'due sending': ['sent', 'owed', 'remitting'],
+  'sending sent': [null, null, null],
+  'sending returned': ['came_back', 'remitting', 'owed'],
+  'sent paid': ['paid', 'remitting', 'paid'],
+  'sent returned': ['came_back', 'remitting', 'owed'],
+  'paid returned': ['came_back', 'paid', 'owed'],
 } as const;
 
 /** Moves a remittance; false when it was not in the state that the move begins in. */
-async function move(
+export async function moveRemittance(
   on: Queryable,
   remittance_id: string,
-  to: keyof typeof MOVES,
+  by: keyof typeof MOVES,
   now: number,
   said: { readonly reference?: string | undefined; readonly reason?: string | undefined } = {},
 ): Promise<boolean> {
-  const { from, book } = MOVES[to];
   const moved = await on.query(moveStatement, [
     remittance_id,
-    from,
-    to === 'refused' || to === 'returned_late' ? 'returned' : to,
-    ...book,
+    ...by.split(' '),
+    ...MOVES[by],
     said.reference?.slice(0, 200) ?? null,
     said.reason?.slice(0, 500) ?? null,
     new Date(now).toISOString(),
@@ -338,24 +336,12 @@ async function move(
   return moved.length > 0;
 }
 
-/** The money of a remittance is owed again: the bank sent back a transfer that was `paid`, or Stripe has none of one that is `sending`. */
-export const comeBack = (
-  on: Queryable,
-  { remittance_id, state }: Pick<LockedRemittance, 'remittance_id' | 'state'>,
-  { reason, now }: { readonly reason: string; readonly now: number },
-): Promise<boolean> =>
-  move(on, remittance_id, state === 'sending' ? 'refused' : 'returned_late', now, { reason });
-
 const lockStatement = sql(
   'remit_lock',
-  'SELECT r.remittance_id, r.state, r.way FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
+  'SELECT r.state, r.way FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
 );
 /** How a remittance stands. `way`: null before its first try. */
-export interface LockedRemittance {
-  readonly remittance_id: string;
-  readonly state: RemittanceView['state'];
-  readonly way: string | null;
-}
+type LockedRemittance = Pick<RemittanceView, 'state'> & { readonly way: string | null };
 /** Keeps a remittance in its state until the transaction ends: what is said of its transfer and what is noted of it must not cross. */
 export async function lockRemittance(
   on: Queryable,
@@ -419,7 +405,8 @@ async function send(
       mode: one.mode,
       creditor: openCreditor(sealer, { ...one, sealed: payout.sealed }),
     }));
-  await move(database, remittance_id, sent.kind, clock.now(), sent);
+  const by = sent.kind === 'sent' ? 'sending sent' : 'sending returned';
+  await moveRemittance(database, remittance_id, by, clock.now(), sent);
 }
 
 /** Asks what became of one that was sent. */
@@ -432,7 +419,8 @@ async function follow(
     await lockRemittance(tx, remittance_id);
     // Asked again: a bank may have sent it back since, and nobody asks for one that is noted as paid.
     const state = await channel.state(remittance_id);
-    if (state.kind !== 'under_way') await move(tx, remittance_id, state.kind, clock.now(), state);
+    if (state.kind === 'under_way') return;
+    await moveRemittance(tx, remittance_id, `sent ${state.kind}`, clock.now(), state);
   });
 }
 
@@ -468,7 +456,7 @@ export async function remit(remitting: Remitting): Promise<Waiting[]> {
   type Due = Pick<OpenRemittance, 'remittance_id'>;
   for (const { remittance_id } of await database.query<Due>(dueStatement, [dayOf(clock.now())])) {
     await tried(`remittance ${remittance_id}`, async () => {
-      await move(database, remittance_id, 'sending', clock.now());
+      await moveRemittance(database, remittance_id, 'due sending', clock.now());
     });
   }
   for (const one of await database.query<OpenRemittance>(openStatement)) {
