@@ -112,7 +112,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
       return sent;
     },
     find: (id) => (crash(), desk.find(id)),
-    state: (id) => (crash(), desk.state(id)),
+    state: (id, on) => (crash(), desk.state(id, on)),
   };
   const compare = (id: string): Promise<unknown> =>
     safe.query(
