@@ -19,6 +19,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
 import { askedBefore, dropAsk } from '../store/asks.ts';
 import { note } from '../store/audit.ts';
+import type { Queryable } from '../store/payments.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import {
   MAX_NACHA_CENTS,
@@ -102,8 +103,8 @@ interface Open {
 
 /** The desk as a channel: an order lies on it until somebody says what became of it. */
 export function openDesk(database: Database): RemittanceChannel {
-  const find = async (remittance_id: string): Promise<Open | undefined> =>
-    (await database.query<Open>(findStatement, [remittance_id]))[0];
+  const find = async (on: Queryable, remittance_id: string): Promise<Open | undefined> =>
+    (await on.query<Open>(findStatement, [remittance_id]))[0];
   return {
     async send({ remittance_id, way, amount_in_cents }) {
       if (way === 'nacha' && amount_in_cents > MAX_NACHA_CENTS) {
@@ -116,10 +117,10 @@ export function openDesk(database: Database): RemittanceChannel {
       return { kind: 'sent' };
     },
     async find(remittance_id) {
-      return (await find(remittance_id)) === undefined ? undefined : { kind: 'sent' };
+      return (await find(database, remittance_id)) === undefined ? undefined : { kind: 'sent' };
     },
-    async state(remittance_id) {
-      const row = await find(remittance_id);
+    async state(remittance_id, on) {
+      const row = await find(on, remittance_id);
       if (row?.result === 'paid') return { kind: 'paid', reference: row.reference ?? '' };
       if (row?.result === 'returned') return { kind: 'returned', reason: row.reference ?? '' };
       return { kind: 'under_way' };

@@ -230,7 +230,7 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
       calls.push(`find ${id}`);
       return channel.find(id);
     },
-    state: (id) => channel.state(id),
+    state: (id, on) => channel.state(id, on),
   }));
   await rig.payout();
   await rig.paid();
@@ -338,8 +338,8 @@ test('a transfer that is on its way to the channel is not sent while its biller 
 test('what waits for people hides nothing that comes after it', async (t) => {
   const rig = await rigOf(t, (channel) => ({
     ...channel,
-    state: (id) =>
-      id.startsWith('0-') ? Promise.resolve({ kind: 'under_way' }) : channel.state(id),
+    state: (id, on) =>
+      id.startsWith('0-') ? Promise.resolve({ kind: 'under_way' }) : channel.state(id, on),
   }));
   const { database } = rig;
   await rig.payout();
@@ -488,8 +488,8 @@ test('a transfer that a bank sends back while it is noted as paid is owed again'
   let meanwhile: (() => Promise<unknown>) | undefined;
   const rig = await rigOf(t, (channel) => ({
     ...channel,
-    async state(id) {
-      const state = await channel.state(id);
+    async state(id, on) {
+      const state = await channel.state(id, on);
       const act = meanwhile;
       meanwhile = undefined;
       await act?.();

@@ -56,7 +56,8 @@ export interface RemittanceChannel {
   send(order: RemittanceOrder): Promise<Sent>;
   /** What it has under our id; undefined when it certainly has nothing. */
   find(remittance_id: string): Promise<Sent | undefined>;
-  state(remittance_id: string): Promise<Transferred>;
+  /** What became of it. A channel that keeps it in our database reads it by `on`, so that a transaction takes no second connection. */
+  state(remittance_id: string, on: Queryable): Promise<Transferred>;
 }
 
 /** What remitting stands on. */
@@ -414,11 +415,11 @@ async function follow(
   { database, channel, clock }: Remitting,
   { remittance_id }: OpenRemittance,
 ): Promise<void> {
-  if ((await channel.state(remittance_id)).kind === 'under_way') return;
+  if ((await channel.state(remittance_id, database)).kind === 'under_way') return;
   await database.transaction(async (tx) => {
     await lockRemittance(tx, remittance_id);
     // Asked again: a bank may have sent it back since, and nobody asks for one that is noted as paid.
-    const state = await channel.state(remittance_id);
+    const state = await channel.state(remittance_id, tx);
     if (state.kind === 'under_way') return;
     await moveRemittance(tx, remittance_id, `sent ${state.kind}`, clock.now(), state);
   });

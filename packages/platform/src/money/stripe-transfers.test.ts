@@ -17,6 +17,9 @@ const order: RemittanceOrder = {
 };
 const id = order.remittance_id;
 
+/** Stripe needs no database. */
+const nowhere = { query: () => Promise.reject(new Error('no database')) };
+
 /** Nothing was ever sent by it, unless `has` says so. */
 const desk = (has: readonly string[] = []): RemittanceChannel => ({
   send: () => Promise.reject(new Error('not for the desk')),
@@ -45,7 +48,7 @@ test('a remittance is one transfer, although its answer was lost and Stripe has 
     [transfer?.amount, transfer?.currency, transfer?.destination],
     [1_400, 'usd', 'acct_water'],
   );
-  assert.deepEqual(await channel.state(id), { kind: 'paid', reference: transfer?.id });
+  assert.deepEqual(await channel.state(id, nowhere), { kind: 'paid', reference: transfer?.id });
 });
 
 test('a low balance is asked again, a closed account is refused, and a reversed transfer came back', async (t) => {
@@ -65,18 +68,18 @@ test('a low balance is asked again, a closed account is refused, and a reversed 
     reason: 'Stripe refused it (insufficient_capabilities_for_transfer)',
   });
   Object.assign(stripe.transfers[0] ?? {}, { reversed: true });
-  assert.equal((await channel.state(id)).kind, 'returned');
+  assert.equal((await channel.state(id, nowhere)).kind, 'returned');
 });
 
 test('live money does not leave by a test key, and an order is followed where it was sent', async (t) => {
   const { stripe, channel } = await rigOf(t);
   await assert.rejects(channel.send({ ...order, mode: 'live' }), /not one for live money/);
   assert.equal(stripe.transfers.length, 0);
-  await assert.rejects(channel.state(id), /Stripe has no transfer/);
+  await assert.rejects(channel.state(id, nowhere), /Stripe has no transfer/);
   await assert.rejects(eitherChannel(desk(), undefined).send(order), /Stripe is not configured/);
   const sentBefore = eitherChannel(desk([id]), openStripeTransfers(stripe.settings));
   assert.equal((await sentBefore.find(id))?.kind, 'sent');
-  assert.equal((await sentBefore.state(id)).kind, 'under_way');
+  assert.equal((await sentBefore.state(id, nowhere)).kind, 'under_way');
 });
 
 test('the desk takes no transfer by Stripe, not even from a server that knows no other channel', async (t) => {

@@ -80,9 +80,9 @@ export function eitherChannel(
       return stripe.send(order);
     },
     find: async (id) => (await desk.find(id)) ?? stripe?.find(id),
-    async state(id) {
+    async state(id, on) {
       const isAtDesk = stripe === undefined || (await desk.find(id)) !== undefined;
-      return isAtDesk ? desk.state(id) : stripe.state(id);
+      return isAtDesk ? desk.state(id, on) : stripe.state(id, on);
     },
   };
 }
