@@ -10,13 +10,13 @@ import { runMoney } from './money.ts';
 const payments = Number(process.env['MONEY_PAYMENTS'] ?? 6_000);
 
 test(`${payments} payments of 20 billers through 30 days with crashes: every cent is somewhere [PL17]`, async (t) => {
-  const moved = await runMoney(t, { seed: 1, payments, billers: 20, days: 30, crashes: 20 });
+  const world = { seed: 1, payments, billers: 20, days: 30, crashes: 20 };
+  const { moved, violations } = await runMoney(t, world);
   t.diagnostic(JSON.stringify(moved));
-  assert.ok(moved.crashes > 100);
-  assert.ok(moved.refunds > payments / 100 && moved.returns > payments / 200);
-  assert.equal(moved.transferred_in_cents, moved.statements_in_cents);
-  assert.equal(
-    moved.transferred_in_cents + moved.owed_in_cents,
-    moved.ledgers_in_cents - moved.taken_off_in_cents,
-  );
+  assert.deepEqual(violations, []);
+  const count = (...what: string[]) => what.reduce((sum, one) => sum + (moved[one] ?? 0), 0);
+  assert.ok(count('crash') > 100);
+  assert.ok(count('payment refund') > payments / 100);
+  assert.ok(count('payment returned', 'payment disputed') > payments / 200);
+  assert.ok(count('transfer paid') > 100 && count('transfer returned') > 5);
 });

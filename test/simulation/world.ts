@@ -11,7 +11,7 @@ import { check, type Violation } from './checkers.ts';
 import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History, type Ending, type PlatformRow } from './history.ts';
 import { healthyNetwork } from './network.ts';
-import { Office } from './office.ts';
+import { officeIn } from './office.ts';
 import type { SimulatedPartner, Trouble } from './partners.ts';
 import {
   bear,
@@ -102,10 +102,9 @@ async function live(
   })();
   await world.run(10_000, () => kitIsUp);
   for (let count = 1 + Math.floor(random() * 3); count > 0; count -= 1) bear(stage);
-  const office = hasOffice(seed, stage)
-    ? new Office(around, seededRandom(seed + OFFICE_SEEDS), stage.fault)
+  const money = hasOffice(seed, stage)
+    ? officeIn(stage, seededRandom(seed + OFFICE_SEEDS))
     : undefined;
-  void office?.open();
   await world.run(100);
   const begun = world.elapsed;
   confirmPayments(stage);
@@ -120,7 +119,7 @@ async function live(
   Object.assign(around.databaseFaults, healthyDatabase());
   Object.assign(around.processor.faults, { before: 0, after: 0, hangs: 0 });
   for (const side of sides) side.heal();
-  office?.heal();
+  if (money) money.office.isHealed = true;
   history.add({ kind: 'healed' });
   const healedAt = world.elapsed;
   if (workers.every(({ process }) => process.isDead)) bear(stage);
@@ -137,7 +136,7 @@ async function live(
   }
   // Whoever would still call after the end does it now, and whoever cannot keep a lease shows it.
   await everyTwoSeconds(world, 40_000, rows);
-  await office?.close();
+  await money?.close();
   const unproven = workers.filter(({ process, engine }) => !process.isDead && !engine.health.lease);
 
   const end: Ending = {
@@ -157,7 +156,7 @@ async function live(
     return [biller_id, posted.reduce((sum, { cents }) => sum + cents, 0)] as const;
   });
   const violations = [
-    ...((await office?.violations(new Map(postedBy))) ?? []),
+    ...((await money?.office.violations(new Map(postedBy))) ?? []),
     ...check({ events: history.events, end, forgetful, wrong }),
     ...unproven.map(({ process }) => ({
       rule: 'LV1',
