@@ -928,12 +928,12 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   ),
   fails(
     'P60',
-    'forgets an id after sixty newer ones',
+    'forgets an id after forty newer ones',
     () => {
       const seen: string[] = [];
       return keyed((id) => {
         if (!seen.includes(id)) seen.push(id);
-        return seen.length - seen.indexOf(id) > 60 ? `${id}#2` : id;
+        return seen.length - seen.indexOf(id) > 40 ? `${id}#2` : id;
       });
     },
     MANY,
