@@ -92,7 +92,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (arrived.length === 0 || slots.length === 0) return [];',
     replace: '  if (arrived.length >= 0) return [];',
-    seed: 3,
+    seed: 4,
   },
   {
     name: 'no worker takes over from a dead one',
@@ -161,6 +161,7 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
+    seed: 2,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -206,6 +207,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/payment-steps.ts',
     find: '  return nextPollMs(settlements,',
     replace: '  return 0 * nextPollMs(settlements,',
+    seed: 2,
   },
   {
     name: 'a cent too much is captured',
@@ -219,7 +221,6 @@ export const PLANTED: readonly Planted[] = [
     find: '    return requests.map((request) => rowOf(rows, request));',
     replace:
       '    return requests.map((request) => ({ ...rowOf(rows, request), payment_id: `again-${clock.monotonic()}` }));',
-    seed: 4,
   },
   {
     name: 'funds that were taken are not booked',
@@ -278,8 +279,7 @@ export const PLANTED: readonly Planted[] = [
     name: 'one failed payment closes its whole partner',
     file: 'platform/src/engine/partner-calls.ts',
     find: '    const { reason, hold } = signal;',
-    replace: '    const { reason, hold } = signal;\n    queue.closeUntil(now + 60_000);',
-    seed: 106,
+    replace: '    const { reason, hold } = signal;\n    queue.closeUntil(now + 900_000);',
   },
   {
     name: 'a call to a processor that hangs is never given up',
