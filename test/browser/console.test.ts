@@ -11,9 +11,7 @@ import { buildWeb } from '../../packages/web/build.ts';
 import { axeIn } from './axe.ts';
 import { launchChromium } from './chromium.ts';
 import { CONFORMANCE_REPORT, startWorkingDay, type WorkingDay } from './console-rig.ts';
-
-/** The longest that any one thing may take; the machine may be busy. */
-const patienceMs = 15_000;
+import { PATIENCE_MS } from './rig.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-console-'));
 await buildWeb(join(folder, 'dist'));
@@ -33,7 +31,7 @@ async function signIn(
     viewport: { width: 1280, height: 900 },
     locale: 'en-US',
   });
-  context.setDefaultTimeout(patienceMs);
+  context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const wrong: string[] = [];
   page.on('pageerror', (error) => wrong.push(error.message));

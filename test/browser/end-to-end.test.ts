@@ -43,8 +43,7 @@ around(
 
 /** A page that fails the test on anything its policy had to stop. */
 async function open(address: string): Promise<{ page: Page; wrong: string[] }> {
-  const page = await (await rig.browser.newContext()).newPage();
-  page.setDefaultTimeout(20_000);
+  const page = await rig.page();
   const wrong: string[] = [];
   page.on('pageerror', (error) => wrong.push(error.message));
   page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));

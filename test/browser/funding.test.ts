@@ -70,12 +70,11 @@ async function toConfirm(
     hasWallet = false,
   }: { colorScheme?: 'light' | 'dark'; hasWallet?: boolean } = {},
 ): Promise<Visit> {
-  const page = await (await rig.browser.newContext({ colorScheme })).newPage();
+  const page = await rig.page({ colorScheme });
   if (!hasWallet)
     await page.addInitScript(
       () => delete (window as Partial<Window & typeof globalThis>).PaymentRequest,
     );
-  page.setDefaultTimeout(20_000);
   const requests: string[] = [];
   const wrong: string[] = [];
   page.on('request', (request) => requests.push(request.url()));

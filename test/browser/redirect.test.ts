@@ -97,7 +97,7 @@ async function leaves(page: Page): Promise<string> {
 }
 
 test('a customer goes to the page, pays, and comes back with a result that verifies [S1]', async () => {
-  const page = await (await rig.browser.newContext()).newPage();
+  const page = await rig.page();
   const site = await leaves(page);
   const address = new URL(page.url());
   assert.equal(address.origin, client.platformUrl);
@@ -154,7 +154,7 @@ async function isWholeOnPaper(page: Page): Promise<void> {
 }
 
 test('the browser’s Back shows the site with a button that works, and a biller’s app may take the way back', async () => {
-  const page = await (await rig.browser.newContext()).newPage();
+  const page = await rig.page();
   await leaves(page);
   await page.goBack();
   await titled(page, 'Your bill');

@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
-import type { Browser } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
 import { buildWeb, release } from '../../packages/web/build.ts';
 import { around } from '../support/around.ts';
@@ -25,7 +25,7 @@ export type SiteOptions = Omit<Partial<DuebridgeOptions>, 'fetchToken' | 'frame'
 };
 
 /** The longest that any one thing may take in these tests: as long as on a machine that is ten times too slow. */
-const PATIENCE_MS = 60_000;
+export const PATIENCE_MS = 60_000;
 
 /** The browser files of real releases; absent until the first. */
 const RELEASED = join(import.meta.dirname, '../../packages/web/released');
@@ -34,7 +34,7 @@ export type Rig = ReturnType<typeof useRig>;
 
 /**
  * Call once a test file. `withRelease`: the build keeps the files of a release before it; before the first, of one made up.
- * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `browser`.
+ * `withChromium: false`: for a file that only drives engines (site-visit.ts), which start by themselves; then there is no `page`.
  */
 export function useRig({ withRelease = false, withChromium = true } = {}) {
   let flow: ScriptedFlow;
@@ -82,8 +82,11 @@ export function useRig({ withRelease = false, withChromium = true } = {}) {
       flows.set(name, started);
       return started;
     },
-    get browser(): Browser {
-      return browser;
+    /** A page of Chromium with storage of its own. */
+    async page(options: BrowserContextOptions = {}): Promise<Page> {
+      const page = await (await browser.newContext(options)).newPage();
+      page.setDefaultTimeout(PATIENCE_MS);
+      return page;
     },
     /** What the build made for these tests. */
     get dist(): string {

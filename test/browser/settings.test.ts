@@ -10,7 +10,7 @@ const rig = useRig();
 
 /** The payment page of a world, for a person with these settings. */
 async function open(world: World, settings: BrowserContextOptions, locale = 'en'): Promise<Frame> {
-  const page = await (await rig.browser.newContext(settings)).newPage();
+  const page = await rig.page(settings);
   await page.goto(rig.flow.site('acme'));
   await page.waitForFunction(() => (window as unknown as SiteWindow).siteReady === true);
   const options = { partner: world.partner, frameOrigin: rig.flow.payOrigin, locale };
