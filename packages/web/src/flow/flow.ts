@@ -41,7 +41,8 @@ export class Flow {
   instrument: (() => Promise<string | undefined>) | undefined;
   readonly site: Site;
   readonly api: Api;
-  readonly #waiting = createWaiting((lost) => (lost ? this.#lost() : this.#connection(false)));
+  /** What waits to be repeated; "Try again" while the connection is lost wakes it. */
+  readonly waiting = createWaiting((lost) => (lost ? this.#lost() : this.#connection(false)));
   #sessionId = '';
   /** The session that is being opened: the bill that came with it, null without one, false when the site gave no token. */
   #opening: Promise<FlowSession | null | false> | undefined;
@@ -60,13 +61,13 @@ export class Flow {
     for (const type of ['online', 'offline'])
       addEventListener(type, () => {
         this.#connection(type === 'offline');
-        this.#waiting.wake();
+        this.waiting.wake();
       });
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
       // The way back may have opened the biller's app, which leaves this page behind: the button has to work again.
       this.#leaving = false;
-      this.#waiting.wake();
+      this.waiting.wake();
       this.#warn();
     });
   }
@@ -103,7 +104,7 @@ export class Flow {
     const wasUnanswered = this.#unanswered;
     this.#unanswered = true;
     const confirmed = await confirmPayment(
-      this.#waiting,
+      this.waiting,
       (repeated) =>
         this.#renewed(() => this.api.pay(repeated ? { ...request, repeated } : request)),
       () => this.#renewed(() => this.api.session()),
@@ -128,11 +129,6 @@ export class Flow {
       ({ data }) => data,
       () => null,
     );
-  }
-
-  /** "Try again" while the connection is lost: what waits to be repeated is repeated now. */
-  tryNow(): void {
-    this.#waiting.wake();
   }
 
   /** After a payment that failed or was canceled: makes another one in its place. */
@@ -182,7 +178,7 @@ export class Flow {
     try {
       const leaving = { return_url, confirm_unanswered: this.#unanswered };
       // Without a network the browser could not show the site either; any refusal ends it.
-      ({ location: to } = await this.#waiting.persist(
+      ({ location: to } = await this.waiting.persist(
         () => this.api.leave(leaving),
         () => true,
       ));
@@ -210,7 +206,7 @@ export class Flow {
   async start(): Promise<void> {
     for (let why: TokenReason = 'initial'; ; why = 'expired') {
       try {
-        const bill = await this.#waiting.persist(() => this.#opened(why));
+        const bill = await this.waiting.persist(() => this.#opened(why));
         if (bill === false)
           return this.#stop(
             `token_${why === 'initial' ? 'invalid' : 'expired'}`,
@@ -282,7 +278,7 @@ export class Flow {
   /** Reads the bill and shows it, or says why there is none. */
   async #showBill(): Promise<void> {
     try {
-      this.#show(await this.#waiting.persist(() => this.#renewed(() => this.api.session())));
+      this.#show(await this.waiting.persist(() => this.#renewed(() => this.api.session())));
     } catch (error) {
       const failed = callError(error);
       const { code, requestId } = failed;
@@ -308,7 +304,7 @@ export class Flow {
     if (payment.status !== 'processing') return;
     const slow = setTimeout(() => this.apply({ type: 'slow' }), SLOW_MS);
     void followPayment(
-      this.#waiting,
+      this.waiting,
       () => this.#renewed(() => this.api.payment(payment.platform_payment_id)),
       (news) => this.#heard(news),
       following.signal,

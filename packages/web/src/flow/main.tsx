@@ -292,7 +292,7 @@ function Notices({ flow, words }: { readonly flow: Flow; readonly words: Languag
         <div class="notice">
           <span class="spinner" />
           <p>{lost}</p>
-          <Press onClick={() => flow.tryNow()}>{say('try_again')}</Press>
+          <Press onClick={() => flow.waiting.wake()}>{say('try_again')}</Press>
         </div>
       )}
       {ends !== undefined && (

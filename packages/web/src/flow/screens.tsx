@@ -251,7 +251,7 @@ export function ProblemScreen(props: {
       )}
       <div class="actions">
         {tries && (
-          <Press kind="main" onClick={() => (again ? flow.again(again) : flow.tryNow())}>
+          <Press kind="main" onClick={() => (again ? flow.again(again) : flow.waiting.wake())}>
             {say('try_again')}
           </Press>
         )}
