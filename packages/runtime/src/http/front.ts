@@ -143,9 +143,9 @@ export function openFront(
     socket.setTimeout(limits.shutOutMs, () => socket.destroy());
   };
 
-  // A proxy is never counted here.
   const isFull = (address: string): boolean =>
-    (open.get(addressKey(address))?.size ?? 0) >= limits.connectionsPerAddress;
+    (open.get(addressKey(address))?.size ?? 0) >= limits.connectionsPerAddress &&
+    !believes(address);
 
   const server = createServer(options.http, (request, response) => {
     const { socket } = request;
@@ -182,6 +182,11 @@ export function openFront(
     if (believes(address)) return letIn(socket);
     const key = addressKey(address);
     const all = open.get(key) ?? new Set();
+    // Where Node does not ask `blockList` of an http server, the limit holds all the same.
+    if (isFull(address)) {
+      socket.destroy();
+      return;
+    }
     open.set(key, all.add(socket));
     socket.once('close', () => {
       all.delete(socket);
