@@ -2,9 +2,9 @@
  * `npm run bench`: runs the benchmarks, one after the other, each in a process of its own.
  *
  *     npm run bench                       all
- *     npm run bench -- peers token        some
+ *     npm run bench -- peers adopt        some
  *     npm run bench -- peers --rounds 5   one, with its own options
- *     npm run bench -- --json token       the figures as one JSON value on standard output, everything else on standard error
+ *     npm run bench -- --json adopt       the figures as one JSON value on standard output, everything else on standard error
  *
  * Close everything else first: both cores are used by the benchmark itself, and a figure taken beside other work is noise.
  */
@@ -26,7 +26,6 @@ const BENCHMARKS: Readonly<Record<string, readonly [what: string, ...words: stri
   ],
   adopt: ['a million payments in flight: memory, and how soon another worker has them'],
   'close-day': ['a day of a million payments for 500 billers: closed and remitted'],
-  token: ['tokens per second, beside the same server without storage'],
   months: ['years of payments in the tables: driving beside them, and a month archived meanwhile'],
   weight: ['bytes that a payment leaves in the tables of both sides'],
   neighbours: ['time to the end of payments whose neighbours hang, fail or are refused'],
