@@ -63,7 +63,7 @@ export interface ScriptedPartner {
   /** The payment_id that the partner gives to a payment it takes. */
   paymentIdOf: (platform_payment_id: string) => string;
   /** What the partner does when it is asked rightly. */
-  right(request: Seen): Answer;
+  right(request: Seen): { readonly status?: number; readonly json: object };
 }
 
 /** Starts a scripted partner on a free port. */
@@ -83,7 +83,7 @@ export async function scriptedPartner(cleanup: Cleanup): Promise<ScriptedPartner
       };
       partner.seen.push(seen);
       void (async () => {
-        const answer = (await partner.script(seen, partner)) ?? partner.right(seen);
+        const answer: Answer = (await partner.script(seen, partner)) ?? partner.right(seen);
         if (typeof answer === 'function') {
           await answer(response);
           return;

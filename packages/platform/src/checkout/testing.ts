@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -19,7 +18,8 @@ import type {
   PartnerView,
 } from '@duebridge/contract';
 import { createLogger } from '@duebridge/runtime';
-import { served, testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import { scriptedPartner } from '../../test/engine-rig.ts';
 import type { PlatformConfig } from '../config.ts';
 import { migrations } from '../migrations.ts';
 import { startPlatform, type Platform } from '../server.ts';
@@ -291,73 +291,48 @@ export interface TestPartner {
 
 /** Starts a partner. Its accounts `a1` to `a3` exist, with limits from 1.00 to 5,000.00 dollars. */
 export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
-  const server = createServer((request, response) => {
-    void answer(request, response);
-  });
-  const accounts = new Map<string, object>();
-  const partner = {
-    url: '',
-    accounts,
-    balances: new Map<string, object>(),
-    asked: [] as string[],
-    mode: 'ok' as TestPartner['mode'],
-    endings: new Map<string, object>(),
-    refusals: new Map<string, object>(),
-    payments: new Map<string, object>(),
+  const scripted = await scriptedPartner(cleanup);
+  scripted.pollsToEnd = Infinity;
+  scripted.paymentIdOf = (id) => `there-${id}`;
+  const usual = {
+    biller_id: 'water',
+    status: 'active',
+    balance: { amount_due_in_cents: 12_345, due_date: '2026-05-01' },
+    payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 500_000 },
   };
-  for (const account_id of ['a1', 'a2', 'a3']) {
-    accounts.set(account_id, {
-      biller_id: 'water',
-      account_id,
-      status: 'active',
-      balance: { amount_due_in_cents: 12_345, due_date: '2026-05-01' },
-      payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 500_000 },
-    });
-  }
-
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const url = request.url ?? '';
-    partner.asked.push(`${request.method} ${url}`);
-    let text = '';
-    for await (const chunk of request) text += String(chunk);
-    const send = (status: number, body: unknown): void => {
-      response.writeHead(status, { 'content-type': 'application/json' });
-      response.end(JSON.stringify(body));
-    };
-    if (partner.mode === 'silent') return;
-    if (partner.mode === 'broken') return send(500, { code: 'INTERNAL_ERROR', message: 'broken' });
-    if (request.headers['x-partner-key'] !== PARTNER_KEY) {
-      return send(401, { code: 'UNAUTHORIZED', message: 'no' });
-    }
-    const [, , biller_id = '', , account_id = '', rest, id = ''] = url
-      .split('/')
-      .map(decodeURIComponent);
+  const partner: TestPartner = {
+    url: scripted.url,
+    accounts: new Map(
+      ['a1', 'a2', 'a3'].map((account_id) => [account_id, { account_id, ...usual }]),
+    ),
+    balances: new Map(),
+    asked: [],
+    mode: 'ok',
+    endings: new Map(),
+    refusals: new Map(),
+    payments: scripted.payments,
+  };
+  scripted.script = (request) => {
+    partner.asked.push(`${request.method} ${request.path}`);
+    // Never answered.
+    if (partner.mode === 'silent') return () => undefined;
+    if (partner.mode === 'broken')
+      return { status: 500, json: { code: 'INTERNAL_ERROR', message: 'broken' } };
+    if (request.headers['x-partner-key'] !== PARTNER_KEY)
+      return { status: 401, json: { code: 'UNAUTHORIZED', message: 'no' } };
+    const [, , , , account_id = '', rest] = request.path.split('/').map(decodeURIComponent);
     if (rest === undefined || rest === 'balance') {
-      const found = (rest === undefined ? accounts : partner.balances).get(account_id);
+      const found = (rest === undefined ? partner.accounts : partner.balances).get(account_id);
       return found === undefined
-        ? send(404, { code: 'ACCOUNT_NOT_FOUND', message: 'no such account' })
-        : send(200, found);
+        ? { status: 404, json: { code: 'ACCOUNT_NOT_FOUND', message: 'no such account' } }
+        : { json: found };
     }
     const refusal = partner.refusals.get(account_id);
-    if (request.method === 'PUT' && refusal) return send(422, refusal);
-    if (request.method === 'PUT' && !partner.payments.has(id)) {
-      const { amount_in_cents, platform_batch_id } = JSON.parse(text) as Record<string, unknown>;
-      partner.payments.set(id, {
-        payment_id: `there-${id}`,
-        platform_payment_id: id,
-        platform_batch_id,
-        biller_id,
-        account_id,
-        amount_in_cents,
-        initiated_at: new Date().toISOString(),
-      });
-    }
-    const payment = partner.payments.get(id);
-    if (payment === undefined) return send(404, { code: 'PAYMENT_NOT_FOUND', message: 'no' });
-    const ending = partner.endings.get(account_id) ?? { status: 'processing', posted_at: null };
-    send(200, { ...payment, ...ending });
+    if (request.method === 'PUT' && refusal) return { status: 422, json: refusal };
+    const { status, json } = scripted.right(request);
+    return status === undefined
+      ? { json: { ...json, ...partner.endings.get(account_id) } }
+      : { status, json };
   };
-
-  partner.url = await served(cleanup, server);
   return partner;
 }
