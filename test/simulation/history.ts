@@ -97,7 +97,7 @@ export interface PartnerRow {
 }
 
 /** The events as lines of JSON, in their order: the story of a world that somebody wants to read. */
-export function linesOf(history: History): string {
+export function linesOf(history: Pick<History, 'events'>): string {
   return history.events.map((event) => `${JSON.stringify(event)}\n`).join('');
 }
 

@@ -4,18 +4,16 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { SimulatedPostgres } from './database.ts';
-import { withBug } from './plant.ts';
+import { worldsApart } from './apart.ts';
 import { MAX_WORLDS, PLANTED } from './planted.ts';
 
-const postgres = await SimulatedPostgres.open();
+const runWorld = worldsApart();
 
 for (const [bug, { name, seed: first = 1 }] of PLANTED.entries()) {
   test(`a planted bug is caught: ${name}`, async (t) => {
-    const runWorld = await withBug(bug);
     const others = Array.from({ length: MAX_WORLDS }, (_, index) => index + 1);
     for (const seed of [first, ...others.filter((other) => other !== first)]) {
-      const [violation] = (await runWorld(postgres, seed)).violations;
+      const [violation] = (await runWorld({ seed, bug })).violations;
       if (violation === undefined) continue;
       t.diagnostic(`seed ${seed}: ${violation.rule} ${violation.what}`);
       return;

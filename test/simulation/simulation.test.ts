@@ -7,9 +7,8 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import test from 'node:test';
 import { promisify } from 'node:util';
-import { SimulatedPostgres } from './database.ts';
+import { worldsApart } from './apart.ts';
 import { Sheet, storyOf } from './seeds.ts';
-import { runWorld } from './world.ts';
 
 /** Another range of seeds each day, so that a year of builds is a year of worlds; printed, so that it can be run again. */
 const FROM = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000) * 1_000);
@@ -17,7 +16,7 @@ const SEEDS = 30;
 const PART = 5;
 const STORY = 42;
 
-const postgres = await SimulatedPostgres.open();
+const runWorld = worldsApart();
 
 test('whatever goes wrong, nothing is lost, duplicated or called failed, and after healing everything ends [EE1 EE2 EE3 EE4 EE5 EE7 LV1 LV3 LV6 S4 RU2 RU5 F49 F86]', async (t) => {
   t.diagnostic(`seeds ${FROM} to ${FROM + SEEDS - 1}; DUEBRIDGE_SEED=${FROM} runs them again`);
@@ -25,8 +24,7 @@ test('whatever goes wrong, nothing is lost, duplicated or called failed, and aft
   // In parts, so that a slow machine shows progress.
   for (let from = FROM; from < FROM + SEEDS; from += PART) {
     await t.test(`seeds from ${from}`, async () => {
-      for (let seed = from; seed < from + PART; seed += 1)
-        sheet.add(await runWorld(postgres, seed));
+      for (let seed = from; seed < from + PART; seed += 1) sheet.add(await runWorld({ seed }));
       assert.deepEqual(sheet.violations, []);
     });
   }
@@ -43,5 +41,5 @@ test('a seed tells the same story in a process of its own and after other worlds
   const program = [join(import.meta.dirname, 'seeds.ts'), '--from', `${STORY}`, '--count', '1'];
   const { stdout } = await promisify(execFile)(process.execPath, program);
   const alone = JSON.parse(stdout) as { readonly story: string };
-  assert.equal(storyOf(await runWorld(postgres, STORY)), alone.story);
+  assert.equal(storyOf(await runWorld({ seed: STORY })), alone.story);
 });

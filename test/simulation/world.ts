@@ -46,7 +46,7 @@ const NEIGHBOUR_MS = 30_000;
 export interface Outcome {
   readonly seed: number;
   readonly violations: readonly Violation[];
-  readonly history: History;
+  readonly history: Pick<History, 'events'>;
   readonly payments: number;
   /** Faults that happened, by kind. */
   readonly faults: ReadonlyMap<string, number>;
