@@ -171,7 +171,7 @@ async function operatorConsole(): Promise<void> {
     overview: '',
     search: '',
     dialog: `/payments/${refused}`,
-    payments: '/payments?last=24h',
+    payments: '/payments?partner_id=springfield-water',
     payment: `/payments/${refused}`,
     partners: '/partners',
     partner: '/partners/springfield-water',
@@ -179,7 +179,6 @@ async function operatorConsole(): Promise<void> {
     batch: `/batches/${batch}`,
     reconciliation: '/reconciliation',
     audit: '/audit',
-    people: '/people',
     money: '/money',
   };
   for (const [name, at] of Object.entries(pages)) {
