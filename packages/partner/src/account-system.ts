@@ -64,7 +64,7 @@ export interface AccountsInTransaction extends AccountReads {
 export interface CallOptions {
   /**
    * Concurrent calls, not counting those beyond their deadline; default 16. An account has one of them, a biller at most half, and half of
-   * what is left where others hang. With 1, a call that hangs delays all others.
+   * what is left where others hang. With 1, or 2 for an only biller, a call that hangs delays all others.
    */
   readonly concurrency?: number;
   /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */

@@ -323,10 +323,13 @@ test('billers that hang leave half of what is free to others; calls beyond their
 test('an account has one place, and none beside a late call; billers and accounts take turns [ST2 LV3]', async () => {
   const { post, late, end } = held(2);
   assert.deepEqual(await post('a/1', 'a/1', 'a/2', 'b/1', 'b/1'), ['a/1', 'b/1']);
-  assert.deepEqual(await end(), ['a/1']);
+  await post('c/1');
+  assert.deepEqual(await end(), ['a/2'], 'a/1 had its turn');
   assert.deepEqual(await end(), ['b/1']);
-  assert.deepEqual(await end(), ['a/2']);
-  await post('b/1', 'b/2');
+  assert.deepEqual(await end(), ['c/1'], 'a had its turn');
+  assert.deepEqual(await end(), ['a/1']);
+  await end();
+  assert.deepEqual(await post('b/1', 'b/1', 'b/2'), ['b/1']);
   assert.deepEqual(await late(), ['b/2'], 'b/1 waits for the late call of its account');
 });
 

@@ -229,9 +229,12 @@ export class Posting {
     returned.abort();
     this.#learn(item, tried);
     resolve(tried);
-    // Its account and its biller are not what hangs: others of theirs need not wait for their turns behind what does.
-    const next = tried.result === 'done' && !this.#isStopping && this.#next(payment);
-    if (next) void this.#tryAlone(next);
+    // In a transaction its account and its biller are not what hangs: others of theirs need not wait for their turns behind what does.
+    // A call may take seconds, so that a long queue would keep its place from those whose turn it is.
+    if (this.#way.together && tried.result === 'done' && !this.#isStopping) {
+      const next = this.#next(payment);
+      if (next) void this.#tryAlone(next);
+    }
     this.#schedule();
   }
 
