@@ -87,6 +87,17 @@ async function keepRow(url: string): Promise<void> {
   await database.close();
 }
 
+test('a process whose data directory was removed is told so at its stop, and does not wait for the server to notice', async (t) => {
+  const directory = await folder(t);
+  const server = await startEmbeddedPostgres({ dataDirectory: directory });
+  t.after(() => isAlive(server.pid) && process.kill(server.pid, 'SIGQUIT'));
+  await fs.rm(directory, { recursive: true, force: true, maxRetries: 9 });
+  await assert.rejects(server.stop(), /does not exist/);
+  assert.equal(isAlive(server.pid), true);
+  const open = process.getActiveResourcesInfo().filter((one) => one === 'TCPSocketWrap');
+  assert.deepEqual(open, []);
+});
+
 test('a first start creates a durable database for its user only, and a stop leaves it on disk', async (t) => {
   const data = await folder(t);
   const first = await started(data);
@@ -194,9 +205,13 @@ test('a data directory that cannot be used as it is gets a sentence, and is left
   await fs.rename(server.clusterDirectory, `${server.clusterDirectory}-aside`);
   await refused(gone, /does not exist/);
   await fs.rename(`${server.clusterDirectory}-aside`, server.clusterDirectory);
-  await fs.chmod(path.join(server.clusterDirectory, 'data'), 0o755);
+  const files = path.join(server.clusterDirectory, 'data');
+  await fs.rename(files, `${files}-aside`);
+  await refused(gone, /does not exist/);
+  await fs.rename(`${files}-aside`, files);
+  await fs.chmod(files, 0o755);
   await refused(gone, /invalid permissions/);
-  await fs.chmod(path.join(server.clusterDirectory, 'data'), 0o700);
+  await fs.chmod(files, 0o700);
 });
 
 test('a data directory may be moved with the database in it, and not without', async (t) => {

@@ -133,10 +133,14 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    await withLock(dataDirectory, async () => {
-      if (await isLast(server)) await stopServer(cluster);
-    });
-    await server.user.end().catch(() => undefined);
+    try {
+      await withLock(dataDirectory, async () => {
+        if (await isLast(server)) await stopServer(cluster);
+      });
+    } finally {
+      // pg_ctl finds no server whose folder was removed: it ends by itself within a minute, and this process need not wait for it.
+      await server.user.end().catch(() => undefined);
+    }
   };
   return {
     url: urlOf(cluster, server.port),
@@ -358,6 +362,9 @@ async function runningServer(cluster: Cluster, givenPort?: number): Promise<Serv
   const running = await attach(cluster);
   if (running !== undefined) return running;
   const logFile = path.join(folder, 'postgres.log');
+  const logged = (): Promise<string> => fs.readFile(logFile, 'utf8').catch(() => '');
+  // What earlier servers wrote says nothing about this start.
+  const before = (await logged()).length;
   const flags = ['-D', pgdata, '-w', '-t', String(START_S), '-l', logFile];
   for (let tried = 1; ; tried += 1) {
     const port = givenPort ?? randomInt(PORTS.min, PORTS.max);
@@ -372,7 +379,7 @@ async function runningServer(cluster: Cluster, givenPort?: number): Promise<Serv
         await delay(100 * tried);
         continue;
       }
-      const said = (await fs.readFile(logFile, 'utf8').catch(() => '')).split('\n');
+      const said = (await logged()).slice(before).split('\n');
       const reason = said.findLast((line) => line.includes('FATAL')) ?? messageOf(error);
       throw new ConfigurationError(
         `PostgreSQL did not start in ${folder} (${reason.replace(/^.*FATAL:\s*/, '')}): see ${logFile}`,
