@@ -38,7 +38,7 @@ export const OAUTH_ERRORS = [
 ] as const;
 export type OAuthErrorCode = (typeof OAUTH_ERRORS)[number];
 
-/** Error body of RFC 6749 section 5.2; invalid_client is 401, the others are 400. */
+/** Error body of RFC 6749 section 5.2. */
 export const OAuthErrorBody = Type.Object({
   error: oneOf(OAUTH_ERRORS),
   error_description: Type.Optional(string()),

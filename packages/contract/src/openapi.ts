@@ -152,12 +152,10 @@ function responses(route: Route): Node {
     };
   }
   if (route.oauthErrors === true) {
-    for (const status of ['400', '401']) {
-      all[status] = {
-        description: 'The request was refused (RFC 6749 section 5.2).',
-        content: { 'application/json': { schema: plain(oauth.OAuthErrorBody) } },
-      };
-    }
+    all['400'] = {
+      description: 'The request was refused (RFC 6749 section 5.2).',
+      content: { 'application/json': { schema: plain(oauth.OAuthErrorBody) } },
+    };
   }
   return all;
 }

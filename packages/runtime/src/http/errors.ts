@@ -65,10 +65,7 @@ export function answerError(
   }
   const oauth = inOAuthForm && refusal.status < 500 && refusal.status !== 429;
   const body = oauth
-    ? {
-        error: refusal.status === 401 ? 'invalid_client' : 'invalid_request',
-        error_description: describeForOAuth(refusal),
-      }
+    ? { error: 'invalid_request', error_description: describeForOAuth(refusal) }
     : refusal.toBody();
   // Serialised here, so that the serialiser of the route's 200 answer is not applied.
   return reply
