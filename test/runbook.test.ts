@@ -174,7 +174,7 @@ async function caseOf(platform_payment_id: string, isMoney: boolean): Promise<st
 /** A payment that waits for its paused partner. */
 async function unsent(): Promise<string> {
   const credentials = await work.platform.credentials('springfield-water');
-  const { session } = await work.platform.session(credentials, 'waits-2', 'unsent@example.com');
+  const { session } = await work.platform.session(credentials, 'waits-1', 'unsent@example.com');
   const made = await work.platform.confirm(session, { amount_in_cents: 900 });
   return String(made.body['platform_payment_id']);
 }
