@@ -89,6 +89,7 @@ try {
       const token = await createToken(client, { account_id: `acc-${at % accounts}` });
       assert.equal(token.status, 200, JSON.stringify(token.body));
       const browser = await openSession(client.platformUrl, token.body.token);
+      await browser.canPay();
       const confirmed = await browser.confirm(100 + (at % 90_000));
       assert.equal(confirmed.status, 200, JSON.stringify(confirmed.body));
     }

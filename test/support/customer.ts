@@ -95,6 +95,16 @@ export class Browser {
     return read;
   }
 
+  /** Waits until the page asks for a payment: it shows none to make while the last one is on its way, or the bill cannot be read. */
+  async canPay(withinMs = 120_000): Promise<void> {
+    const until = performance.now() + withinMs;
+    while (this.#next === undefined) {
+      if (performance.now() > until) throw new Error('the page does not ask for a payment');
+      await delay(100);
+      await this.bill();
+    }
+  }
+
   /** Confirms; may be repeated any number of times. */
   confirm(amount_in_cents: number, funding_method = 'sandbox_bank'): Promise<Answer<FlowPayment>> {
     return call('POST', `${this.#platformUrl}/v1/flow/payments`, this.#headers, {
