@@ -173,7 +173,8 @@ function MakeFile({ mode, way, label }: { mode: string; way: string; label: stri
       reasonLabel={null}
       act={async () => {
         const made = await post<BankFileView>('/money/files', { way, mode });
-        saveAs(`${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`, [made.content]);
+        const file = URL.createObjectURL(new Blob([made.content]));
+        saveAs(`${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`, file);
         return `The file has ${counted(made.transfers, 'transfer')}, ${money(made.amount_in_cents)}.`;
       }}
     />

@@ -145,13 +145,9 @@ function ScrolledBack() {
   return null;
 }
 
-/** Hands a file to the browser. */
-export function saveAs(name: string, parts: BlobPart[]): void {
-  const file = document.createElement('a');
-  file.href = URL.createObjectURL(new Blob(parts));
-  file.download = name;
-  file.click();
-}
+/** Has the browser save what is at an address. */
+export const saveAs = (name: string, address: string): void =>
+  Object.assign(document.createElement('a'), { download: name, href: address }).click();
 
 /** The result of the last action, shown and announced to screen readers. */
 export const announcement = signal('');

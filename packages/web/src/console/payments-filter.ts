@@ -12,10 +12,13 @@ export const views: readonly (readonly [string, string])[] = [
   ['All', ''],
 ];
 
-/** The filter in the form of the admin API. "yesterday" stays a name in the address, because its date changes. */
+/**
+ * The filter in the form of the admin API. "yesterday" stays a name in the address, because its date changes. A link of an earlier version may
+ * name filters that are no more.
+ */
 export function filterOf(params: URLSearchParams): Record<string, string> {
-  const { payments_after: _, ...given } = Object.fromEntries(params) as Record<string, string>;
-  const { day, amount, ...filter } = given;
+  const known = [...params].filter(([name]) => name in FILTERS);
+  const { day, amount, ...filter } = Object.fromEntries(known) as Record<string, string>;
   if (day !== undefined) {
     const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     const start = day === 'yesterday' ? today - DAY_MS : Date.parse(`${day}T00:00:00Z`);
