@@ -70,7 +70,12 @@ let pictures = 0;
 try {
   await paymentPage();
   await operatorConsole();
-  console.log(`${pictures} pictures in ${folder}`);
+  if (pictures > 0) {
+    console.log(`${pictures} pictures in ${folder}`);
+  } else {
+    console.error(`screenshots: no picture has ${options.only?.join(' or ')} in its name`);
+    process.exitCode = 3;
+  }
 } finally {
   await browser.close();
   rmSync(build, { recursive: true, force: true });
