@@ -369,6 +369,8 @@ export class Dispatcher {
       payment.unsaved = write;
       payment.saving = this.#saveLater(payment, write);
       this.#track(payment.slot, payment.saving);
+      // A stop, and whoever takes over the slot, wait for the steps that they have found under way, and for no write that begins later.
+      if (this.#ended || !isCurrent(payment)) await payment.saving;
       return decision.next;
     }
     if (!(await this.#write(payment, write))) return 'forget';

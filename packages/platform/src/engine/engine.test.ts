@@ -10,7 +10,7 @@ import { scriptedPartner, engineRig, type Answer, type Seen } from '../../test/e
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import { pausePayment } from '../store/pause.ts';
-import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
+import { ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { SEAL_KEY } from '../../test/engine-rig.ts';
@@ -286,6 +286,26 @@ test('in a backlog a payment is dispatching when its put leaves, so that those t
   }
   await rig.until(last.platform_payment_id, settled);
   assert.deepEqual(partner.created, [first.platform_payment_id]);
+});
+
+test('a stop records the acceptance that a call under way brings, and the next engine repeats no put [RU5]', async (t) => {
+  const rig = await engineRig(t);
+  const partner = await scriptedPartner(t);
+  await rig.register('acme', partner.url, { budget: { wait_seconds: 0 } });
+  const held = Promise.withResolvers<void>();
+  partner.script = (seen) => held.promise.then(() => partner.right(seen));
+  const engine = rig.engine();
+  await engine.start();
+  const { platform_payment_id } = await rig.pay(engine, 'acme');
+  await until('the put has left', () => partner.seen.length === 1);
+  const stopped = engine.stop();
+  held.resolve();
+  await stopped;
+  assert.equal((await findPayment(rig.database, platform_payment_id))?.stage, 'accepted');
+  const next = rig.engine();
+  await next.start();
+  assert.equal((await rig.until(platform_payment_id, settled)).status, 'succeeded');
+  assert.equal(puts(partner.seen).length, 1);
 });
 
 test('calls of two workers together never exceed the budget of a partner [PL16]', async (t) => {
