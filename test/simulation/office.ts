@@ -211,7 +211,7 @@ export class Office {
           await this.#away();
           return sent;
         },
-        find: async (id) => (await this.#away(), desk.find(id)),
+        find: async (id, on) => (await this.#away(), desk.find(id, on)),
         state: async (id, on) => {
           // In a transaction of its own the world's one session is held, and no time may pass.
           if (on === database) await this.#away();

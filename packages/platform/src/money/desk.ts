@@ -116,8 +116,8 @@ export function openDesk(database: Database): RemittanceChannel {
       await database.query(putStatement, [remittance_id, way, amount_in_cents]);
       return { kind: 'sent' };
     },
-    async find(remittance_id) {
-      return (await find(database, remittance_id)) === undefined ? undefined : { kind: 'sent' };
+    async find(remittance_id, on) {
+      return (await find(on, remittance_id)) === undefined ? undefined : { kind: 'sent' };
     },
     async state(remittance_id, on) {
       const row = await find(on, remittance_id);

@@ -226,9 +226,9 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
       if (lost === 'after') throw new Error('the answer was lost');
       return { kind: 'sent' };
     },
-    async find(id) {
+    async find(id, on) {
       calls.push(`find ${id}`);
-      return channel.find(id);
+      return channel.find(id, on);
     },
     state: (id, on) => channel.state(id, on),
   }));

@@ -54,9 +54,12 @@ export type Transferred =
  */
 export interface RemittanceChannel {
   send(order: RemittanceOrder): Promise<Sent>;
-  /** What it has under our id; undefined when it certainly has nothing. */
-  find(remittance_id: string): Promise<Sent | undefined>;
-  /** What became of it. A channel that keeps it in our database reads it by `on`, so that a transaction takes no second connection. */
+  /**
+   * What it has under our id; undefined when it certainly has nothing. A channel that keeps its orders in our database reads them by `on`,
+   * so that a transaction takes no second connection.
+   */
+  find(remittance_id: string, on: Queryable): Promise<Sent | undefined>;
+  /** What became of it. */
   state(remittance_id: string, on: Queryable): Promise<Transferred>;
 }
 
@@ -391,7 +394,7 @@ async function send(
   one: OpenRemittance,
 ): Promise<void> {
   const { remittance_id } = one;
-  const found = one.tries > 0 ? await channel.find(remittance_id) : undefined;
+  const found = one.tries > 0 ? await channel.find(remittance_id, database) : undefined;
   // Noted before the call: after a crash in between, the channel is asked first.
   const [payout] = await database.query<{ way: string; sealed: string }>(triedStatement, [
     remittance_id,

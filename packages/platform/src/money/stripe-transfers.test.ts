@@ -34,14 +34,14 @@ async function rigOf(t: TestContext) {
 
 test('a remittance is one transfer, although its answer was lost and Stripe has forgotten its key', async (t) => {
   const { stripe, channel } = await rigOf(t);
-  assert.equal(await channel.find(id), undefined);
+  assert.equal(await channel.find(id, nowhere), undefined);
   stripe.script = ({ method }) => (method === 'POST' ? { kind: 'lose' } : undefined);
   // The library asks once more by the same key.
   await channel.send(order);
   stripe.script = () => undefined;
   stripe.forgetKeys();
   const [transfer] = stripe.transfers;
-  assert.deepEqual(await channel.find(id), { kind: 'sent', reference: transfer?.id });
+  assert.deepEqual(await channel.find(id, nowhere), { kind: 'sent', reference: transfer?.id });
   assert.deepEqual(await channel.send(order), { kind: 'sent', reference: transfer?.id });
   assert.equal(stripe.transfers.length, 1);
   assert.deepEqual(
@@ -58,7 +58,7 @@ test('a low balance is asked again, a closed account is refused, and a reversed 
       ? { kind: 'fail', status: 400, code: 'balance_insufficient', keepsKey: true }
       : undefined;
   await assert.rejects(channel.send(order), { code: 'balance_insufficient' });
-  assert.equal(await channel.find(id), undefined);
+  assert.equal(await channel.find(id, nowhere), undefined);
   // Stripe would repeat the stored refusal under the same key for a day.
   stripe.script = () => undefined;
   assert.equal((await channel.send(order)).kind, 'sent');
@@ -78,8 +78,17 @@ test('live money does not leave by a test key, and an order is followed where it
   await assert.rejects(channel.state(id, nowhere), /Stripe has no transfer/);
   await assert.rejects(eitherChannel(desk(), undefined).send(order), /Stripe is not configured/);
   const sentBefore = eitherChannel(desk([id]), openStripeTransfers(stripe.settings));
-  assert.equal((await sentBefore.find(id))?.kind, 'sent');
+  assert.equal((await sentBefore.find(id, nowhere))?.kind, 'sent');
   assert.equal((await sentBefore.state(id, nowhere)).kind, 'under_way');
+});
+
+test('a transaction asks the desk and Stripe by its own connection', async (t) => {
+  const database = await testDatabase(t, { migrations, name: 'desk', maxConnections: 1 });
+  const stripe = await startStripe(t);
+  const channel = eitherChannel(openDesk(database), openStripeTransfers(stripe.settings));
+  await channel.send(order);
+  const state = await database.transaction((tx) => channel.state(id, tx));
+  assert.equal(state.kind, 'paid');
 });
 
 test('the desk takes no transfer by Stripe, not even from a server that knows no other channel', async (t) => {

@@ -79,9 +79,9 @@ export function eitherChannel(
       if (stripe === undefined) throw new Error('Stripe is not configured');
       return stripe.send(order);
     },
-    find: async (id) => (await desk.find(id)) ?? stripe?.find(id),
+    find: async (id, on) => (await desk.find(id, on)) ?? stripe?.find(id, on),
     async state(id, on) {
-      const isAtDesk = stripe === undefined || (await desk.find(id)) !== undefined;
+      const isAtDesk = stripe === undefined || (await desk.find(id, on)) !== undefined;
       return isAtDesk ? desk.state(id, on) : stripe.state(id, on);
     },
   };
