@@ -403,13 +403,14 @@ async function keepNew(migrations: readonly string[], file: string): Promise<voi
   }
   const kept = await postgres.dumpDataDir('none');
   await postgres.close();
-  // Renamed when it is whole: several processes may come here at the same time.
+  // Renamed when it is whole, and never taken away: several processes may come here at the same time.
   const draft = `${file}.${process.pid}`;
   mkdirSync(KEPT, { recursive: true });
-  for (const old of globSync('world-*.tar', { cwd: KEPT }))
-    rmSync(join(KEPT, old), { force: true });
   writeFileSync(draft, Buffer.from(await kept.arrayBuffer()));
   renameSync(draft, file);
+  for (const other of globSync('world-*.tar', { cwd: KEPT })) {
+    if (join(KEPT, other) !== file) rmSync(join(KEPT, other), { force: true });
+  }
 }
 
 /** A statement that the session knows. */
