@@ -10,7 +10,7 @@
  *
  * Where posting and ending are one transaction, row locks decide which replica applies a payment: each replica applies what it
  * accepted at once, and `sweep` applies what has been processing for too long. If two replicas meet at one payment, the second
- * waits a moment and finds it ended. Where a call to another system lies in between, claims decide (claims.ts).
+ * leaves it, and its sweep finds it again if it has not ended. Where a call to another system lies in between, claims decide (claims.ts).
  */
 import assert from 'node:assert/strict';
 import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';

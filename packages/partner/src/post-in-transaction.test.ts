@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DatabaseUnavailable, type Database } from '@duebridge/runtime';
+import { DatabaseUnavailable, type Database, type Transaction } from '@duebridge/runtime';
 import { holdLock, manualClock, until } from '@duebridge/runtime/testing';
 import type { AccountsInTransaction } from './account-system.ts';
 import { readRules } from './business-rules.ts';
@@ -110,6 +110,43 @@ test('accounts and payments that another session holds are skipped; the others o
   assert(more);
   assert.deepEqual(await post(more), { result: 'busy' });
   for (const end of release) await end();
+  await poster.stop();
+});
+
+test('a transaction of the biller that takes the same accounts in another order meets no deadlock, and its payments are posted after it [ST2 LV3]', async (t) => {
+  const database = await kitDatabase(t);
+  await haveAccounts(database, {}, { account_id: 'A-2' });
+  const lock = (tx: Transaction, account_id: string): Promise<unknown> =>
+    tx.query('SELECT FROM duebridge_partner.account WHERE account_id = $1 FOR UPDATE', [
+      account_id,
+    ]);
+  const [jobHasOne, postingHasOne] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const { post, poster } = posterOn(database, {
+    async post(payments, tx) {
+      await jobHasOne.promise;
+      await lock(tx, payments[0]?.account_id ?? '');
+      postingHasOne.resolve();
+      for (const { account_id } of payments.slice(1)) await lock(tx, account_id);
+      return ledger(database).post(payments, tx);
+    },
+  });
+  let tries = 0;
+  const job = database.transaction(async (tx) => {
+    tries += 1;
+    await lock(tx, 'A-2');
+    jobHasOne.resolve();
+    await postingHasOne.promise;
+    await lock(tx, 'A-1');
+  });
+  const rows = [
+    ...(await accepted(database, ['p-1'])),
+    ...(await accepted(database, ['p-2'], { account_id: 'A-2' })),
+  ];
+  await Promise.all(rows.map((row) => post(row)));
+  await job;
+  assert.equal(tries, 1, 'PostgreSQL did not end the biller’s transaction');
+  await Promise.all(rows.map((row) => post(row)));
+  assert.deepEqual(await statuses(database), { 'p-1': 'succeeded', 'p-2': 'succeeded' });
   await poster.stop();
 });
 

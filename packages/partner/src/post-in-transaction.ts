@@ -45,7 +45,10 @@ const POST_MS = 10_000;
  * that failed before has time enough for a slow account system. No limit counts the way to the database, however far it is.
  */
 const stepMs = { group: 800, first: 500, repeat: 10_000 };
-/** The longest wait for one lock, by PostgreSQL. Hundreds of locked accounts may be tried alone one after the other. */
+/**
+ * The longest wait for one lock, by PostgreSQL. Hundreds of locked accounts may be tried alone one after the other. After a second
+ * PostgreSQL would look for deadlocks, and might end the biller's transaction.
+ */
 const LOCK_MS = 100;
 
 /** What this way of posting needs. */
