@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
 import { adminKeyFile, ConfigurationError } from '@duebridge/runtime';
-import { readPlatformConfig, readSecrets } from './config.ts';
+import { readPlatformConfig, readSecrets, settled, type PlatformConfig } from './config.ts';
 
 const root = await mkdtemp(path.join(tmpdir(), 'duebridge-config-'));
 after(() => rm(root, { recursive: true }));
@@ -104,4 +104,11 @@ test('rate limits are the documented ones unless the deployment sets others [LI1
   assert.equal(other.ipRate, undefined);
   // A client's tokens stay limited: no variable raises that.
   assert.equal(other.clientRate, undefined);
+});
+
+test('a setting that a program gives as undefined has its default, as one that is left out', () => {
+  const nothing = { adminHost: undefined, port: undefined, secondPersonAboveCents: undefined };
+  // Not every program is compiled with exactOptionalPropertyTypes.
+  assert.deepEqual(settled(nothing as unknown as PlatformConfig), settled({}));
+  assert.equal(settled({ ipRate: undefined }).ipRate, undefined, 'as behind a proxy');
 });

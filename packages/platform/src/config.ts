@@ -30,7 +30,11 @@ type Environment = ReturnType<typeof readConfig<typeof variables>>;
  * starts a platform itself does not wait for its database.
  */
 export interface PlatformConfig
-  extends FundingConfig, Partial<Omit<Environment, 'funding' | 'ipRate'>> {
+  extends
+    FundingConfig,
+    Partial<
+      Omit<Environment, 'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}`>
+    > {
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;
   /** Tokens a second for each client, and in one burst; default 25 and 50 (decision 16). */
@@ -95,10 +99,18 @@ export function readPlatformConfig(
   };
 }
 
-/** A configuration with the default of everything that is left out. */
+/** A configuration with the default of everything that is left out or undefined; of rates, an undefined `ipRate` means none. */
 export function settled(config: PlatformConfig) {
   const clientRate = { perSecond: 25, burst: 50 };
-  return { ...readPlatformConfig({}), databaseWaitSeconds: 0, clientRate, ...config };
+  const given = Object.entries(config).filter(
+    ([name, value]) => value !== undefined || name === 'ipRate',
+  );
+  return {
+    ...readPlatformConfig({}),
+    databaseWaitSeconds: 0,
+    clientRate,
+    ...(Object.fromEntries(given) as PlatformConfig),
+  };
 }
 export type PlatformSettings = ReturnType<typeof settled>;
 
