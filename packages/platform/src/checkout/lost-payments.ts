@@ -1,8 +1,8 @@
 /**
  * Payments that the database has lost after their commit, as it does when an asynchronous standby takes over.
  *
- * enters: every payment that this process has just committed.  leaves: each that is gone is told (log, metric, a mark on the
- *         operators' list, the audit) and put back under its own id, so that its partner posts it once (RU5).
+ * enters: every payment that this process has just committed.  leaves: each that is gone is told (log, metric, a case, the audit) and
+ *         put back under its own id, so that its partner posts it once (RU5).
  * holds:  what is known of the latest payments, in memory: the latest KEPT of the last KEPT_MS. The database is asked for them only
  *         after another server has begun to answer, or one did not answer.
  *
