@@ -19,8 +19,6 @@ const flags = benchOptions({ payments: '20000', customers: '32' });
 const { payments } = flags;
 /** No more payments an account than a customer makes in three years of monthly bills. */
 const PAYMENTS_OF_AN_ACCOUNT = 36;
-/** Stands for the processor of a live platform, whose own book is the processor's. */
-const NOT_OF_A_LIVE_PLATFORM = ['sandbox_funds'];
 /** Emptied by the sweeper (operations.md, "What leaves"). */
 const LEAVING = ['tokens', 'sessions', 'customers', 'mails', 'attempts'];
 const PARTNER_KEY = 'the-key-that-the-biller-chose';
@@ -52,7 +50,6 @@ function print(schema: string, before: readonly Size[], now: readonly Size[]) {
   const sum = { staying: 0, leaving: 0 };
   console.log(`${schema}: bytes a payment      rows    table  indexes`);
   for (const { table, rows, heap, indexes } of now) {
-    if (NOT_OF_A_LIVE_PLATFORM.includes(table)) continue;
     const was = before.find((one) => one.table === table);
     const grown = [heap - (was?.heap ?? 0), indexes - (was?.indexes ?? 0)] as const;
     const [inTable, inIndexes] = grown.map((bytes) => bytes / payments) as [number, number];

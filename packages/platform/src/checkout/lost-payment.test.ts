@@ -56,15 +56,7 @@ async function lose(...tables: readonly string[]): Promise<void> {
     }
   });
 }
-const everything = [
-  'payments',
-  'funds',
-  'sandbox_funds',
-  'flow_payments',
-  'flows',
-  'sessions',
-  'tokens',
-];
+const everything = ['payments', 'funds', 'flow_payments', 'flows', 'sessions', 'tokens'];
 
 /** What the partner posted for an account. */
 const posted = (account_id: string): string[] =>
@@ -139,7 +131,7 @@ test('a page that is opened anew after the payment was lost, but not its flow, g
   );
   await pay(session, { platform_payment_id: id });
   await ended(session, id);
-  await lose('payments', 'funds', 'sandbox_funds', 'flow_payments');
+  await lose('payments', 'funds', 'flow_payments');
   await platform.database.query(
     'UPDATE duebridge_platform.flows SET made = 0, latest_payment_id = NULL, minted_at = $2 WHERE account_id = $1',
     [account_id, flows[0]?.minted_at],
