@@ -116,7 +116,7 @@ export async function runMoney(cleanup: Cleanup, world: MoneyWorld): Promise<Mon
     await clock.advance(DAY_MS);
     const made = await post(posted, Math.ceil(world.payments / days), clock.now(), ledger);
     await settled(tools.database, made, clock.now());
-    captured.splice(0, captured.length, ...made);
+    captured.push(...made);
     await holds(`the settlements of day ${day}`);
     const acts = [
       ...Array.from({ length: Math.round(made.length / 50) }, () => 'refund' as const),
