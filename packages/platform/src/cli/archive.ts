@@ -19,11 +19,17 @@ export function addArchive(command: Command, terminal: Terminal): void {
     .description(
       'write months that are over to files and drop what is in them; as the owner of the tables',
     )
-    .requiredOption('--before <month>', 'the months before this one, such as 2027-01')
-    .requiredOption('--to <folder>', 'where; each month gets a folder in it')
+    .option('--before <month>', 'the months before this one, such as 2027-01')
+    .option('--to <folder>', 'where; each month gets a folder in it')
     .addOption(jsonOption())
-    .action(async (options: { before: string; to: string; json?: true }) => {
+    .action(async (options: { before?: string; to?: string; json?: true }) => {
       const { before, to: folder } = options;
+      if (before === undefined || folder === undefined) {
+        throw new CommandError(
+          'give --before and --to; duebridge platform archive --help says more',
+          exitCodes.usage,
+        );
+      }
       if (!/^\d{4}-(0[1-9]|1[0-2])$/.test(before)) {
         throw new CommandError(
           `--before ${before} is no month: give one such as 2027-01`,

@@ -372,9 +372,11 @@ class Reader {
   #pair(name: string, text: string, mayBeEmpty: boolean): [string, string] {
     const [, key, value = ''] = /^([^=]+)=(.*)$/.exec(text) ?? [];
     if (key !== undefined && (mayBeEmpty || value !== '')) return [key, value];
-    throw misused(
-      `${this.#flag(name)} ${text}: write it as ID=TEXT, such as lakeside-energy="Lakeside Energy"`,
-    );
+    const form =
+      this.#words(name).file === undefined
+        ? 'ID=TEXT, such as lakeside-energy="Lakeside Energy"'
+        : 'ID=FILE, such as lakeside-energy=logo.png';
+    throw misused(`${this.#flag(name)} ${text}: write it as ${form}`);
   }
 }
 
