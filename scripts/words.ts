@@ -25,3 +25,11 @@ export function readWords<const C extends ParseArgsConfig>(
     return refuse(program, what);
   }
 }
+
+/** The whole number that an option was given; anything else, or less than `least`, is refused. */
+export function whole(program: string, option: string, text: string, least = 0): number {
+  const number = /^\d{1,10}$/.test(text) ? Number(text) : -1;
+  return number >= least
+    ? number
+    : refuse(program, `--${option} takes a whole number, at least ${least}`);
+}

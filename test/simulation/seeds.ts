@@ -3,14 +3,18 @@
  *
  *   node test/simulation/seeds.ts --from 1 --count 100 [--events FILE.jsonl]
  *
- * Exit code 1 when one was broken.
+ * Exit code 1 when one was broken, 3 for wrong arguments.
  */
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
+import { readWords, whole } from '../../scripts/words.ts';
 import { SimulatedPostgres } from './database.ts';
 import { linesOf } from './history.ts';
 import { runWorld, type Outcome } from './world.ts';
+
+const HELP = `Usage: node test/simulation/seeds.ts [--from SEED] [--count WORLDS] [--events FILE.jsonl]
+
+--events writes what happened in the last world.`;
 
 /** What happened in several worlds, counted. */
 export class Sheet {
@@ -45,14 +49,15 @@ export function storyOf({ history }: Outcome): string {
 }
 
 if (import.meta.main) {
-  const { values: options } = parseArgs({
+  const { values: options } = readWords('seeds', HELP, {
     options: {
       from: { type: 'string', default: '1' },
       count: { type: 'string', default: '100' },
       events: { type: 'string' },
     },
   });
-  const [from, seeds] = [Number(options.from), Number(options.count)];
+  const from = whole('seeds', 'from', options.from);
+  const seeds = whole('seeds', 'count', options.count, 1);
   const postgres = await SimulatedPostgres.open();
   const sheet = new Sheet();
   let story = '';

@@ -43,3 +43,10 @@ test('a seed tells the same story in a process of its own and after other worlds
   const alone = JSON.parse(stdout) as { readonly story: string };
   assert.equal(storyOf(await runWorld({ seed: STORY })), alone.story);
 });
+
+test('a count of worlds that is no number, or none, is refused: no world breaks no guarantee', async () => {
+  for (const count of ['x', '0']) {
+    const program = [join(import.meta.dirname, 'seeds.ts'), '--count', count];
+    await assert.rejects(promisify(execFile)(process.execPath, program), { code: 3 });
+  }
+});
