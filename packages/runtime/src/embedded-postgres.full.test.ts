@@ -158,12 +158,17 @@ test('a killed server loses nothing acknowledged, and its leftovers do not preve
   assert.equal(await rowCount(second.url), 1);
   await second.stop();
 
-  // The number of the dead server now belongs to another program: ours, or the server of another folder.
+  // The number of the dead server now belongs to another program: ours, the server of another folder, or that of one that we cannot
+  // look into, which is not the missing folder of a server that was moved.
   const pgdata = path.join(second.clusterDirectory, 'data');
   const other = await started(await folder(t));
+  const idle = ['-e', 'setInterval(() => undefined, 1e9)', '--', '-D', '/etc/passwd/data'];
+  const closed = spawn(process.execPath, idle, { argv0: '/usr/bin/postgres', stdio: 'ignore' });
+  t.after(() => closed.kill('SIGKILL'));
   for (const [pid, port] of [
     [process.pid, '5432'],
     [other.pid, new URL(other.url).port],
+    [closed.pid, '5432'],
   ]) {
     await fs.writeFile(
       path.join(pgdata, 'postmaster.pid'),

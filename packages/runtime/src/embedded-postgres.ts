@@ -418,7 +418,9 @@ async function serves(pid: number, { pgdata }: Cluster): Promise<boolean> {
     const [program = '', ...options] = words.split('\0');
     const here = await fs.realpath(pgdata);
     // Another cluster's server has a folder of its own. One whose folder is gone may be ours, moved while it ran.
-    const its = await fs.realpath(options[options.indexOf('-D') + 1] ?? '').catch(() => here);
+    const its = await fs
+      .realpath(options[options.indexOf('-D') + 1] ?? '')
+      .catch((error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? here : undefined));
     return program.endsWith('/postgres') && its === here;
   }
   try {
