@@ -401,6 +401,8 @@ async function keepNew(migrations: readonly string[], file: string): Promise<voi
     if (rows.length > 0)
       await postgres.exec(`CREATE TABLE ${copyOf('new', name)} AS TABLE ${name}`);
   }
+  // The next process recovers it as after a crash: the timer for its progress would fire every ten seconds and keep that process alive.
+  await postgres.exec('ALTER SYSTEM SET log_startup_progress_interval = 0');
   const kept = await postgres.dumpDataDir('none');
   await postgres.close();
   // Renamed when it is whole, and never taken away: several processes may come here at the same time.
