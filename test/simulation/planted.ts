@@ -181,7 +181,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/worker.ts',
     find: '    return this.dispatcher.add(row, delayMs);',
     replace: '    return delayMs > 0 && this.dispatcher.add(row, delayMs);',
-    seed: 39,
+    seed: 8,
   },
   {
     name: 'a payment that ended is recorded as canceled',
@@ -286,7 +286,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: '.then(() => deadline.abort());',
     replace: '.then(() => undefined);',
-    seed: 6,
+    seed: 11,
   },
   {
     name: 'a hold that has expired is sent anyway',
@@ -323,7 +323,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id) => id === replica_id && isFresh(),',
     replace: 'covers: (id) => id === replica_id,',
-    seed: 71,
+    seed: 111,
   },
   {
     name: 'a return is booked twice',
