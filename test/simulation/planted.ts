@@ -300,7 +300,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/engine.ts',
     find: '        steady: this.#steady,\n',
     replace: '        steady: steadyClock(this.#options.clock),\n',
-    seed: 335,
+    seed: 678,
   },
   {
     name: 'a payment that a failover lost is put back under another id',
