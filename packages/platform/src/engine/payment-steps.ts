@@ -253,7 +253,7 @@ function failsUnsent(reason: string): Decision {
   return { memory: { tries: 0 }, write, next: 0 };
 }
 
-/** Of a payment whose funds were declined, and which its partner may have: only the partner's own denial lets it fail. */
+/** Of a payment whose funds were declined, and which its partner may have: only what the partner itself says of it lets it fail. */
 function lookedFor(
   payment: Payment,
   reason: string,
@@ -261,6 +261,9 @@ function lookedFor(
   facts: AnswerFacts,
   around: Surroundings,
 ): Decision {
+  // One that failed or was canceled there needs no money: it ends as its partner says.
+  if (outcome.kind === 'ended' && outcome.ending.status !== 'succeeded')
+    return learnt(payment, outcome, facts, around);
   switch (outcome.kind) {
     case 'not_found':
       return outcome.believed

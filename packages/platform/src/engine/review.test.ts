@@ -63,8 +63,12 @@ test('a refused payment that the partner does not know is closed as failed, its 
   await refuses(closePayment(rig, 'never-was', BECAUSE), 'PAYMENT_NOT_FOUND');
 });
 
-for (const knows of [true, false]) {
-  test(`funds declined of a payment that may have been sent: ${knows ? 'review, as its partner has it' : 'failed, as its partner denies it'} [PL5]`, async (t) => {
+for (const [at, ends] of [
+  ['processing', ['processing', null, 'declined_after_loss']],
+  ['failed', ['failed', 'partner', null]],
+  [undefined, ['failed', 'funding', null]],
+] as const) {
+  test(`funds declined of a payment that may have been sent, and is ${at ?? 'unknown'} at its partner: ${ends.join(', ')} [PL5]`, async (t) => {
     const rig = await engineRig(t);
     const partner = await scriptedPartner(t);
     await rig.register('acme', partner.url);
@@ -79,16 +83,16 @@ for (const knows of [true, false]) {
     const ids = { payment_id: 'P', platform_payment_id: id, platform_batch_id };
     const about = { ...ids, biller_id, account_id, amount_in_cents, posted_at: null };
     const initiated_at = ACCEPTED_AT;
-    if (knows) partner.payments.set(id, { ...about, initiated_at, status: 'processing' });
+    const failure_reason = at === 'failed' ? { failure_reason: 'no such meter' } : {};
+    if (at !== undefined)
+      partner.payments.set(id, { ...about, initiated_at, status: at, ...failure_reason });
     // An answer that is not the partner's own denies nothing.
     let away = 3;
     partner.script = () => ((away -= 1) > 0 ? { status: 404, json: {} } : undefined);
     await engine.start();
     const row = await rig.until(id, ({ stage }) => stage === 'review' || stage === 'ended');
-    assert.deepEqual(
-      [row.status, row.ended_by, row.review_reason],
-      knows ? ['processing', null, 'declined_after_loss'] : ['failed', 'funding', null],
-    );
+    assert.deepEqual([row.status, row.ended_by, row.review_reason], ends);
+    if (ends[1] === 'partner') await rig.until(id, settled);
     assert.deepEqual([...new Set(partner.seen.map(({ method }) => method))], ['GET']);
   });
 }
