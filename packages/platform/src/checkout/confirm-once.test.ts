@@ -110,8 +110,8 @@ test('the slot of a commit whose answer is lost is read again, and the next clic
   const again = await payments.confirm(session, request);
   const rows = await database.query(
     `SELECT p.slot FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments f USING (platform_payment_id)
-      WHERE f.session_id = $1`,
-    [session.session_id],
+      WHERE f.flow_id = $1`,
+    [session.flow_id],
   );
   assert.deepEqual(rows, [{ slot: 7 }], again.platform_payment_id);
   assert.deepEqual([taken.length, read], [0, [7]]);
