@@ -19,8 +19,7 @@ export function worldsApart(): (asked: Asked) => Promise<Outcome> {
   const thread = new Worker(new URL('./thread.ts', import.meta.url), { execArgv: [] });
   after(() => thread.terminate());
   return async (asked) => {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- A thread has no origin.
-    thread.postMessage(asked);
+    thread.postMessage(asked, []);
     const [outcome] = (await once(thread, 'message')) as [Outcome];
     return outcome;
   };

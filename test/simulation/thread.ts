@@ -12,7 +12,6 @@ parentPort?.on('message', ({ seed, bug }: Asked) => {
   void (async () => {
     const run = bug === undefined ? runWorld : await withBug(bug);
     const { history, ...outcome } = await run(postgres, seed);
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- A thread has no origin.
-    parentPort?.postMessage({ ...outcome, history: { events: history.events } });
+    parentPort?.postMessage({ ...outcome, history: { events: history.events } }, []);
   })();
 });
