@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { silentLog, systemClock, type Database } from '@duebridge/runtime';
+import type { Database } from '@duebridge/runtime';
 import type { AccountsInTransaction } from './account-system.ts';
-import { Applier, type ApplierOptions } from './apply.ts';
 import { ledger } from './ledger.ts';
-import { kitMetrics } from './metrics.ts';
 import { cancelPayment } from './end-by-hand.ts';
 import { findPayments, insertPayments, type PaymentRow } from './store.ts';
 import {
   accepted,
+  applierOn,
   ended,
   haveAccounts,
   instruction,
@@ -16,21 +15,6 @@ import {
   paymentPath,
   startKit,
 } from '../test/kit.ts';
-
-/** An applier that runs only when the test calls it. */
-function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
-  return new Applier({
-    database,
-    accounts: ledger(database),
-    billers: undefined,
-    holdMs: 0,
-    announce: () => undefined,
-    metrics: kitMetrics(undefined),
-    log: silentLog,
-    clock: systemClock,
-    ...options,
-  });
-}
 
 async function statusOf(database: Database, id: string): Promise<string | undefined> {
   return (await findPayments(database, [id])).get(id)?.status;

@@ -6,14 +6,13 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { silentLog, type Clock, type Database } from '@duebridge/runtime';
+import type { Clock, Database } from '@duebridge/runtime';
 import { manualClock, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
-import { Applier } from './apply.ts';
-import { kitMetrics } from './metrics.ts';
+import type { Applier } from './apply.ts';
 import { settlePayment } from './end-by-hand.ts';
 import type { PaymentRow } from './store.ts';
-import { accepted, kitDatabase } from '../test/kit.ts';
+import { accepted, applierOn, kitDatabase } from '../test/kit.ts';
 
 const POSTED: PostOutcome = { outcome: 'posted' };
 
@@ -25,8 +24,7 @@ function replica(
 ): { applier: Applier; did: string[] } {
   const did: string[] = [];
   const { post = (payments) => Promise.resolve(payments.map(() => POSTED)), lookup } = on;
-  const applier = new Applier({
-    database,
+  const applier = applierOn(database, {
     accounts: {
       posts: 'in_own_system',
       findAccount: () => Promise.resolve(undefined),
@@ -42,11 +40,6 @@ function replica(
         },
       }),
     },
-    billers: undefined,
-    holdMs: 0,
-    announce: () => undefined,
-    metrics: kitMetrics(undefined),
-    log: silentLog,
     clock,
   });
   return { applier, did };

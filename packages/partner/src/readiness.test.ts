@@ -7,19 +7,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
-import {
-  DatabaseUnavailable,
-  silentLog,
-  systemClock,
-  type Clock,
-  type Database,
-} from '@duebridge/runtime';
+import { DatabaseUnavailable, systemClock, type Clock, type Database } from '@duebridge/runtime';
 import { until } from '@duebridge/runtime/testing';
-import { Applier } from './apply.ts';
 import { ledger } from './ledger.ts';
-import { kitMetrics } from './metrics.ts';
 import { startPartner } from './server.ts';
-import { kitDatabase, TEST_KEY } from '../test/kit.ts';
+import { applierOn, kitDatabase, TEST_KEY } from '../test/kit.ts';
 
 const ALL_WELL = { sweep: true, lease: true };
 
@@ -49,16 +41,7 @@ test('a sweep that fails or hangs for fifteen seconds makes the replica not read
       return database.query<Row>(...args);
     },
   };
-  const applier = new Applier({
-    database: watched,
-    accounts: ledger(database),
-    billers: undefined,
-    holdMs: 0,
-    announce: () => undefined,
-    metrics: kitMetrics(undefined),
-    log: silentLog,
-    clock,
-  });
+  const applier = applierOn(watched, { accounts: ledger(database), clock });
   applier.start();
   assert.deepEqual(applier.health, ALL_WELL);
   for (const trouble of ['fails', 'hangs'] as const) {

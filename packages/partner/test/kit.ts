@@ -3,13 +3,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
-import { createServer, type Database } from '@duebridge/runtime';
+import { createServer, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
 import { mountPartnerAdmin } from '../src/admin.ts';
+import { Applier, type ApplierOptions } from '../src/apply.ts';
 import type { PartnerKitOptions } from '../src/kit.ts';
 import { partnerKit } from '../src/plugin.ts';
-import { importAccounts, type ImportedAccount } from '../src/ledger.ts';
+import { importAccounts, ledger, type ImportedAccount } from '../src/ledger.ts';
+import { kitMetrics } from '../src/metrics.ts';
 import { migrations } from '../src/migrations.ts';
 import { insertPayments, type PaymentRow } from '../src/store.ts';
 
@@ -20,6 +22,21 @@ export const withKey = { 'x-api-key': TEST_KEY };
 /** A fresh database with the kit's tables. */
 export function kitDatabase(t: Cleanup, name = 'kit'): Promise<TestDatabase> {
   return testDatabase(t, { migrations, name });
+}
+
+/** An applier that runs only when the test calls it, over the kit's own accounts unless told otherwise. */
+export function applierOn(database: Database, options: Partial<ApplierOptions> = {}): Applier {
+  return new Applier({
+    database,
+    accounts: ledger(database),
+    billers: undefined,
+    holdMs: 0,
+    announce: () => undefined,
+    metrics: kitMetrics(undefined),
+    log: silentLog,
+    clock: systemClock,
+    ...options,
+  });
 }
 
 /** Accepts payments of 100 cents to A-1 of acme, unless `differences` say otherwise, without applying them. */
