@@ -104,7 +104,6 @@ async function fill(database: Database, payments: number, partners: number): Pro
     sealKey: secrets.sealKey,
     allowPrivateAddresses: true,
     clock: systemClock,
-    log: silentLog,
   });
   for (let index = 0; index < partners; index += 1) {
     const partner_id = `partner-${index}`;

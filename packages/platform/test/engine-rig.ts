@@ -285,7 +285,6 @@ export async function engineRig(
     sealKey: SEAL_KEY,
     allowPrivateAddresses: true,
     clock: systemClock,
-    log,
   });
   const client = createPartnerClient({
     registry,

@@ -396,7 +396,6 @@ test('a partner at a private address is not called unless private addresses are 
     sealKey: SEAL_KEY,
     allowPrivateAddresses: false,
     clock: systemClock,
-    log: silentLog,
   });
   const client = createPartnerClient({
     registry,

@@ -44,7 +44,6 @@ async function gateway(t: TestContext) {
     sealKey: SEAL_KEY,
     allowPrivateAddresses: true,
     clock,
-    log: silentLog,
   });
   const client = createPartnerClient({
     registry,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal, type PartnerRegistration } from '@duebridge/contract';
-import { ConfigurationError, silentLog } from '@duebridge/runtime';
+import { ConfigurationError } from '@duebridge/runtime';
 import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { isPublicAddress, urlProblem } from './address-guard.ts';
 import { certificate } from '../../test/certificates.ts';
@@ -26,7 +26,7 @@ async function registries(t: { after(hook: () => Promise<void>): unknown }, coun
   const database = await testDatabase(t, { migrations, name: 'partners' });
   const clock = manualClock();
   const open = (sealKey = SEAL_KEY): PartnerRegistry =>
-    openPartnerRegistry({ database, sealKey, allowPrivateAddresses: false, clock, log: silentLog });
+    openPartnerRegistry({ database, sealKey, allowPrivateAddresses: false, clock });
   return { database, clock, open, all: Array.from({ length: count }, () => open()) };
 }
 

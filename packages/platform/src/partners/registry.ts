@@ -29,7 +29,6 @@ import {
   sql,
   type Clock,
   type Database,
-  type Log,
   type Transaction,
 } from '@duebridge/runtime';
 import { registrationProblems, type PartlyGiven } from './registration-problems.ts';
@@ -92,7 +91,6 @@ export interface PartnerRegistryOptions {
   readonly sealKey: string;
   readonly allowPrivateAddresses: boolean;
   readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** The paths of decision 1, for a partner that overrides none. */
