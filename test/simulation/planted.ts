@@ -296,13 +296,6 @@ export const PLANTED: readonly Planted[] = [
     seed: 2,
   },
   {
-    name: 'the ends of holds are told by a clock that a step before the last lease has changed',
-    file: 'platform/src/engine/engine.ts',
-    find: '        steady: this.#steady,\n',
-    replace: '        steady: steadyClock(this.#options.clock),\n',
-    seed: 678,
-  },
-  {
     name: 'a payment that a failover lost is put back under another id',
     file: 'platform/src/checkout/lost-payments.ts',
     find: '    const { platform_payment_id, partner_id, created_at } = before;',

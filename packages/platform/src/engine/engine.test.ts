@@ -385,6 +385,34 @@ test('the key goes in the header the partner chose: one of its own, or Authoriza
   }
 });
 
+test('a step of the host’s clock before the lease does not lengthen a hold: it is asked for anew before the PUT [PL7]', async (t) => {
+  const rig = await engineRig(t);
+  const partner = await scriptedPartner(t);
+  await rig.register('acme', partner.url);
+  await rig.registry.change('acme', { paused: true }, 'operator');
+  // The processor drops it five minutes after `shortly`, and the last five minutes of a hold are not used.
+  const shortly = 300;
+  const authorize = rig.funding.authorize.bind(rig.funding);
+  const holds: number[] = [];
+  rig.funding.authorize = async (...asked) => {
+    const answer = await authorize(...asked);
+    holds.push(Date.now() + shortly);
+    if (answer.kind !== 'authorized') return answer;
+    return { ...answer, expires_at: Date.now() + shortly + 5 * 60_000 };
+  };
+  let aheadMs = 0;
+  const clock = { ...systemClock, now: () => Date.now() + aheadMs };
+  const engine = rig.engine({ clock, options: { pausedMs: 20 } });
+  aheadMs = -60 * 60_000;
+  await engine.start();
+  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
+  await until('the hold is there, and is over', () => Date.now() > (holds[0] ?? Infinity));
+  assert.equal(partner.seen.length, 0);
+  await rig.registry.change('acme', { paused: false }, 'operator');
+  await rig.until(id, settled);
+  assert.ok(holds.length > 1, 'sent with a hold that was over');
+});
+
 test('a partner at a private address is not called unless private addresses are allowed [F48]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
