@@ -27,11 +27,10 @@ export interface Fault {
   readonly run: (rig: Rig) => Promise<boolean>;
 }
 
-/** How long a payment may take to bring a process to a step; after that the step counts as not reached. */
-const REACH_MS = 5_000;
-const TAKEOVER_MS = 30_000;
-/** How long the rig waits for PostgreSQL to meet the full disk: customers pay meanwhile, and what they write needs room sooner or later. */
-const FULL_MS = 20_000;
+/** How long one process is waited for before the other is tried: it may own no payments. */
+const TRY_MS = 5_000;
+/** How long payments may take to bring a process to what is waited for, on a busy machine; after that it counts as not reached. */
+const REACH_MS = 60_000;
 
 /** Every fault that can be injected on this machine. */
 export function faultsOf(disk: Disk | undefined): Fault[] {
@@ -66,10 +65,10 @@ function killAt(step: Step): Fault {
       if (takesOver) await other.kill();
       // A beat comes every few seconds only; everything else passes with each payment.
       const nth = takesOver || at.includes('renew') ? 1 : 1 + Math.floor(rig.random() * 3);
-      const ms = takesOver ? TAKEOVER_MS : REACH_MS;
+      const ms = takesOver ? REACH_MS : TRY_MS;
       // A worker that has just begun may own no payments yet; then the other one reaches the step.
       return (
-        (await rig.strike(one, at, 'SIGKILL', nth, ms)) || rig.strike(other, at, 'SIGKILL', 1, ms)
+        (await rig.strike(one, at, 'SIGKILL', nth, ms)) || rig.strike(other, at, 'SIGKILL', 1, REACH_MS)
       );
     },
   };
@@ -84,7 +83,7 @@ function pauseAt(step: Step): Fault {
     async run(rig) {
       const [one, other] = pick(rig, side);
       const reached =
-        (await rig.strike(one, at, 'SIGSTOP', 1, REACH_MS)) ||
+        (await rig.strike(one, at, 'SIGSTOP', 1, TRY_MS)) ||
         (await rig.strike(other, at, 'SIGSTOP', 1, REACH_MS));
       // Shorter and longer than a lease.
       if (reached) await pause(2_000 + rig.random() * 12_000);
@@ -126,7 +125,11 @@ function databaseFaults(side: 'platform' | 'kit'): Fault[] {
         const before = proxy.lostCommits;
         proxy.faults.lostCommit = 0.2 + rig.random() * 0.3;
         await pause(3_000);
-        return proxy.lostCommits > before;
+        for (const until = performance.now() + REACH_MS; proxy.lostCommits === before; ) {
+          if (performance.now() > until) return false;
+          await pause(15);
+        }
+        return true;
       },
     },
   ];
@@ -275,7 +278,7 @@ function fullDisk(disk: Disk, what: 'a table' | 'the log'): Fault {
           await withBooks(rig.url('platform'), (books) =>
             books.query('SELECT pg_switch_wal()'),
           ).catch(() => undefined);
-        const until = performance.now() + FULL_MS;
+        const until = performance.now() + REACH_MS;
         while (refusals() === before && performance.now() < until) await pause(50);
         await pause(rig.random() < 0.15 ? 40_000 : 3_000);
         return refusals() > before;

@@ -9,7 +9,7 @@ import { quantileOf, readFigures, sumUp } from './figures.ts';
 
 const database = await testDatabase({ after }, { migrations, name: 'figures' });
 
-/** Payments made `ago` before now, each ended two seconds later, by the audit as by the row. */
+/** Payments made `ago` before now, under ids of that time, each ended two seconds later, by the audit as by the row. */
 async function paid(count: number, partner_id: string, ago: string, status: string): Promise<void> {
   await database.transaction(async (tx) => {
     await tx.query('SET LOCAL session_replication_role = replica');
@@ -17,9 +17,10 @@ async function paid(count: number, partner_id: string, ago: string, status: stri
       `WITH made AS (
          INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                 funding_method, slot, created_at, stage, status, payment_id, failure_reason, posted_at, ended_at, settled_at)
-         SELECT gen_random_uuid(), $2, 'b', 'A', 'x', 1, 'sandbox_bank', 1, at, 'ended', $4, 'P', CASE WHEN $4 = 'failed' THEN 'no' END,
+         SELECT substr(stamp, 1, 8) || '-' || substr(stamp, 9) || substr(gen_random_uuid()::text, 14), $2, 'b', 'A', 'x', 1, 'sandbox_bank', 1, at, 'ended', $4, 'P', CASE WHEN $4 = 'failed' THEN 'no' END,
                 CASE WHEN $4 = 'succeeded' THEN at + interval '2 seconds' END, at + interval '2 seconds', at + interval '2 seconds'
-           FROM generate_series(1, $1::int), (SELECT clock_timestamp() - $3::interval AS at) AS t RETURNING *
+           FROM generate_series(1, $1::int), (SELECT clock_timestamp() - $3::interval AS at) AS t,
+                LATERAL (SELECT lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS stamp) AS s RETURNING *
        )
        INSERT INTO duebridge_platform.audit (at, actor, event, platform_payment_id, partner_id, detail)
        SELECT ended_at, 'test', 'payment_ended', platform_payment_id, partner_id, jsonb_build_object('status', status) FROM made`,
