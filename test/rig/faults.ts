@@ -68,7 +68,8 @@ function killAt(step: Step): Fault {
       const ms = takesOver ? REACH_MS : TRY_MS;
       // A worker that has just begun may own no payments yet; then the other one reaches the step.
       return (
-        (await rig.strike(one, at, 'SIGKILL', nth, ms)) || rig.strike(other, at, 'SIGKILL', 1, REACH_MS)
+        (await rig.strike(one, at, 'SIGKILL', nth, ms)) ||
+        rig.strike(other, at, 'SIGKILL', 1, REACH_MS)
       );
     },
   };
@@ -125,7 +126,7 @@ function databaseFaults(side: 'platform' | 'kit'): Fault[] {
         const before = proxy.lostCommits;
         proxy.faults.lostCommit = 0.2 + rig.random() * 0.3;
         await pause(3_000);
-        for (const until = performance.now() + REACH_MS; proxy.lostCommits === before; ) {
+        for (const until = performance.now() + REACH_MS; proxy.lostCommits === before;) {
           if (performance.now() > until) return false;
           await pause(15);
         }
