@@ -256,6 +256,44 @@ test('an index is built once while its table is written, however many processes 
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
 
+test('an index of a partitioned table is built on one partition after the other while they are written, and an interrupted build is completed [EE10]', async (t) => {
+  const { database, here, add } = await migrated(t);
+  await database.query(
+    `CREATE TABLE test_ground.month (id text PRIMARY KEY, amount bigint) PARTITION BY RANGE (id);
+     CREATE TABLE test_ground.month_1 PARTITION OF test_ground.month FOR VALUES FROM ('a') TO ('m');
+     CREATE TABLE test_ground.month_2 PARTITION OF test_ground.month DEFAULT;
+     INSERT INTO test_ground.month SELECT chr(97 + n % 26) || n, n FROM generate_series(1, 1000) n;
+     CREATE INDEX month_amount ON ONLY test_ground.month (amount);
+     CREATE INDEX month_2_amount ON test_ground.month_2 (amount);
+     UPDATE pg_catalog.pg_index SET indisvalid = false WHERE indexrelid = 'test_ground.month_2_amount'::regclass`,
+  );
+  await add(
+    '003-amounts.sql',
+    `-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY month_amount ON test_ground.month (amount);\n`,
+  );
+  const { log, heard } = heardLog();
+  const begun = heard('building an index; writes continue');
+  const written = await database.transaction(async (tx) => {
+    await tx.query(`UPDATE test_ground.month SET amount = 7 WHERE amount = 1`);
+    const migrating = migrate(database, here, { log });
+    await begun;
+    await database.query(`INSERT INTO test_ground.month VALUES ('meanwhile', 9)`);
+    return { migrating };
+  });
+  assert.deepEqual(await written.migrating, ['003-amounts.sql']);
+  const valid = await database.query(
+    `SELECT indexrelid::regclass::text AS index, indisvalid AS valid FROM pg_catalog.pg_index
+      WHERE indexrelid::regclass::text ~ 'amount$' AND indrelid::regclass::text ~ 'month' ORDER BY 1`,
+  );
+  assert.deepEqual(
+    valid,
+    ['month_1', 'month_2', 'month'].map((one) => ({
+      index: `test_ground.${one}_amount`,
+      valid: true,
+    })),
+  );
+});
+
 test('a replica that starts while another makes the first tables finishes with it, index builds too [EE10]', async (t) => {
   const { database, url } = await openEmpty(t);
   const directory = await mkdtemp(path.join(tmpdir(), 'migrations-'));

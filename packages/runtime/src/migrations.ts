@@ -5,7 +5,7 @@
  * A start that finds nothing to apply only reads, so it needs no right to create anything. One that finds something takes a lock
  * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table leaves
  * the lock queue every few seconds and tries again, because statements queue behind it while it waits. A file that begins with
- * `-- concurrently` builds indexes on tables of any size without stopping a write.
+ * `-- concurrently` builds indexes on tables of any size, partitioned ones too, without stopping a write.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -78,7 +78,7 @@ export async function migrate(
   for (const file of missing) {
     const apply = (): Promise<boolean | undefined> =>
       file.concurrently && applied.size > 0
-        ? buildIndexes(database, migrations.schema, file, log)
+        ? buildIndexes(database, migrations.schema, file, { log, lockTimeoutMs })
         : applyOne(database, migrations.schema, file, lockTimeoutMs);
     if (await withPatience(log, file.name, retryPauseMs, apply)) {
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
@@ -221,14 +221,28 @@ async function noteApplied(on: Transaction, schema: string, file: Migration): Pr
   ]);
 }
 
-/** The indexes that a file builds: name and statement. Throws ConfigurationError when it contains anything else. */
-function indexesOf(file: Migration): { name: string; statement: string }[] {
+/** An index to build: `keys` is what follows the table in its statement. */
+interface Index {
+  readonly name: string;
+  /** With its schema. */
+  readonly table: string;
+  readonly kind: 'INDEX' | 'UNIQUE INDEX';
+  readonly keys: string;
+}
+
+/** The indexes that a file builds. Throws ConfigurationError when it contains anything else. */
+function indexesOf(file: Migration): Index[] {
   const statements = file.text.replaceAll(/^\s*--.*$/gm, '').split(';');
   return statements.flatMap((one) => {
     const statement = one.trim();
     if (statement === '') return [];
-    const name = /^CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+) ON /.exec(statement)?.[1];
-    if (name !== undefined) return [{ name, statement }];
+    const found = /^CREATE (UNIQUE INDEX|INDEX) CONCURRENTLY (\w+) ON ([\w.]+) (.+)$/s.exec(
+      statement,
+    );
+    const [, kind, name, table, keys] = found ?? [];
+    if (name !== undefined && table !== undefined && keys !== undefined) {
+      return [{ name, table, keys, kind: kind === 'INDEX' ? kind : 'UNIQUE INDEX' }];
+    }
     throw new ConfigurationError(
       `migration ${file.name} is marked concurrently and may hold only CREATE INDEX CONCURRENTLY name ON …: move the rest to a file of its own`,
     );
@@ -237,16 +251,16 @@ function indexesOf(file: Migration): { name: string; statement: string }[] {
 
 /**
  * Builds the indexes of one file without a transaction, unless another process has; returns whether it did, undefined while another
- * process holds the lock. An index that an interrupted build left behind is invalid, and is removed first.
+ * process holds the lock.
  */
 function buildIndexes(
   database: Database,
   schema: string,
   file: Migration,
-  log: Log,
+  options: { readonly log: Log; readonly lockTimeoutMs: number },
 ): Promise<boolean | undefined> {
   const indexes = indexesOf(file);
-  const inTurn = async (connection: Transaction): Promise<boolean | undefined> => {
+  return database.withConnection(async (connection) => {
     // Both end with the session.
     const [row] = await connection.query<{ locked: boolean }>(
       `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS locked, set_config('statement_timeout', '0', false)`,
@@ -254,25 +268,57 @@ function buildIndexes(
     );
     if (row?.locked !== true) return undefined;
     if ((await appliedOf(connection, schema)).has(file.name)) return false;
-    for (const index of indexes) await build(connection, index);
+    for (const index of indexes) {
+      options.log.info(
+        { migration: file.name, index: index.name },
+        'building an index; writes continue',
+      );
+      await build(connection, index, options.lockTimeoutMs);
+    }
     await noteApplied(connection, schema, file);
     return true;
-  };
-  const build = async (
-    connection: Transaction,
-    { name, statement }: { readonly name: string; readonly statement: string },
-  ): Promise<void> => {
-    const [known] = await connection.query<{ valid: boolean }>(
-      `SELECT x.indisvalid AS valid FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
-         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-      [schema, name],
-    );
-    if (known?.valid === true) return;
-    log.info({ migration: file.name, index: name }, 'building an index; writes continue');
-    if (known !== undefined) await connection.query(`DROP INDEX CONCURRENTLY ${schema}.${name}`);
-    await connection.query(statement);
-  };
-  return database.withConnection(inTurn);
+  });
+}
+
+/**
+ * Builds one index. An index that an interrupted build left behind is invalid, and is removed first; that of a partitioned table is invalid
+ * until each of its partitions has one, and is completed.
+ */
+async function build(connection: Transaction, index: Index, lockTimeoutMs: number): Promise<void> {
+  const { name, table, kind, keys } = index;
+  const [schema = '', short = ''] = table.split('.');
+  const full = `${schema}.${name}`;
+  const [known] = await connection.query<{ is_partitioned: boolean; is_valid: boolean | null }>(
+    `SELECT c.relkind = 'p' AS is_partitioned, (SELECT x.indisvalid FROM pg_catalog.pg_index x WHERE x.indexrelid = to_regclass($2)) AS is_valid
+       FROM pg_catalog.pg_class c WHERE c.oid = $1::regclass`,
+    [table, full],
+  );
+  if (known?.is_valid === true) return;
+  if (known?.is_partitioned !== true) {
+    if (known?.is_valid === false) await connection.query(`DROP INDEX CONCURRENTLY ${full}`);
+    await connection.query(`CREATE ${kind} CONCURRENTLY ${name} ON ${table} ${keys}`);
+    return;
+  }
+  if (known.is_valid === null) {
+    // Takes no time, but waits for the writers of the table, and the next ones wait behind it.
+    await connection.query(`SET lock_timeout = ${lockTimeoutMs}`);
+    await connection.query(`CREATE ${kind} ${name} ON ONLY ${table} ${keys}`);
+    await connection.query('SET lock_timeout = 0');
+  }
+  const partitions = await connection.query<{ partition: string }>(
+    `SELECT n.nspname || '.' || c.relname AS partition FROM pg_catalog.pg_inherits p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
+       JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE p.inhparent = $1::regclass AND NOT EXISTS
+        (SELECT 1 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_index x ON x.indexrelid = i.inhrelid
+          WHERE i.inhparent = $2::regclass AND x.indrelid = p.inhrelid)`,
+    [table, full],
+  );
+  for (const { partition } of partitions) {
+    // payments_account on payments is payments_2026_11_account on its partition payments_2026_11.
+    const own = partition.slice(schema.length + 1) + name.slice(short.length);
+    await build(connection, { ...index, name: own, table: partition }, lockTimeoutMs);
+    await connection.query(`ALTER INDEX ${full} ATTACH PARTITION ${schema}.${own}`);
+  }
 }
 
 /** Creates schema and list. Checks first: CREATE … IF NOT EXISTS requires the right to create even if nothing has to be created. */
