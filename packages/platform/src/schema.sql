@@ -569,17 +569,17 @@ CREATE TABLE duebridge_platform.payments (
   CONSTRAINT payments_succeeded CHECK (((status <> 'succeeded'::text) OR ((posted_at IS NOT NULL) AND (payment_id IS NOT NULL))))
 ) PARTITION BY RANGE (platform_payment_id);
 
+CREATE INDEX payments_account ON ONLY duebridge_platform.payments USING btree (account_id);
+
+CREATE INDEX payments_amount ON ONLY duebridge_platform.payments USING btree (amount_in_cents);
+
 CREATE INDEX payments_batch ON ONLY duebridge_platform.payments USING btree (platform_batch_id);
 
 CREATE INDEX payments_batch_open ON ONLY duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
 
-CREATE INDEX payments_by_account ON ONLY duebridge_platform.payments USING btree (account_id, platform_payment_id);
-
-CREATE INDEX payments_by_amount ON ONLY duebridge_platform.payments USING btree (amount_in_cents, platform_payment_id);
-
 CREATE INDEX payments_in_flight ON ONLY duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
 
-CREATE INDEX payments_partner ON ONLY duebridge_platform.payments USING btree (partner_id, platform_payment_id);
+CREATE INDEX payments_of_partner ON ONLY duebridge_platform.payments USING btree (partner_id);
 
 CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 
