@@ -66,7 +66,7 @@ test('confirm, calls, acceptance and posting of a payment are one trace, and one
   assert.equal(accept.parentSpanContext?.spanId, put.spanContext().spanId);
   const [post] = of('post payment');
   assert(post);
-  assert.equal(post.parentSpanContext?.spanId, accept.spanContext().spanId);
+  assert.equal(post.parentSpanContext?.spanId, confirm.parentSpanContext?.spanId);
   assert.equal(post.attributes['duebridge.result'], 'done');
   const polls = of('GET payment').map((span) => span.spanContext().spanId);
   const reads = of('read payment');

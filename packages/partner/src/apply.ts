@@ -27,7 +27,7 @@ import { InOwnSystem } from './post-in-own-system.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried, type Way } from './posting.ts';
 import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
-import type { KitTraces } from './traces.ts';
+import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
 const MAX_IN_HAND = 100_000;
@@ -64,7 +64,6 @@ export interface ApplierOptions {
   readonly holdMs: number;
   /** Called with the new rows after their commit. */
   readonly announce: (ended: readonly PaymentRow[]) => void;
-  readonly traces?: KitTraces | undefined;
   readonly metrics: KitMetrics;
   readonly log: Log;
   readonly clock: Clock;
@@ -189,9 +188,7 @@ export class Applier {
     if (this.#inHand.has(id)) return;
     this.#inHand.add(id);
     const isFirst = this.#retries.get(id)?.failed !== true;
-    const span = this.#on.traces?.posting(id);
-    const tried = await this.#posting.post(payment, !isFirst || isClaimed);
-    span?.end(tried.result);
+    const tried = await tracedPosting(id, () => this.#posting.post(payment, !isFirst || isClaimed));
     this.#inHand.delete(id);
     if (tried.result === 'done') this.#retries.delete(id);
     else this.#remember(id, tried);

@@ -39,7 +39,7 @@ import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { auditTables, toRecord, type PaymentRow } from './store.ts';
-import { KitTraces } from './traces.ts';
+import { traced } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
@@ -156,16 +156,14 @@ function openStages(
   const accounts = options.accounts ?? ledger(database);
   const metrics = kitMetrics(options.metrics, database);
   const on = { accounts, billers, database, metrics, log, clock };
-  const traces = new KitTraces();
   const authenticator = openAuthenticator({ ...on, auth });
   const reads = openStatusReads({ ...on, maxConnections: app.server.maxConnections });
   const announce = (ended: readonly PaymentRow[]): void => reads.announce(ended);
-  const applier = new Applier({ ...on, holdMs, announce, traces });
+  const applier = new Applier({ ...on, holdMs, announce });
   const handOver = (payments: readonly PaymentRow[]): void => applier.take(payments);
   return {
     accounts,
     metrics,
-    traces,
     authenticator,
     reads,
     applier,
@@ -209,7 +207,7 @@ function kitOf(
 
 /** Mounts the operations of the interface, each behind the authenticator where the table gives it a scope. */
 function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages: Stages): void {
-  const { accountReads, acceptance, authenticator, metrics, reads, statements, traces } = stages;
+  const { accountReads, acceptance, authenticator, metrics, reads, statements } = stages;
   const counted = (error: unknown): never => {
     if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.count('auth_failures');
     throw error;
@@ -237,7 +235,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
   on('get_balance', ({ params }) => accountReads.balance(params));
   on('put_account_payment', async ({ params, body, request }) => {
     const put = (): Promise<PaymentRow> => acceptance.put(params, body);
-    return toRecord(await traces.accept(request, params.platform_payment_id, put));
+    return toRecord(await traced('accept payment', params.platform_payment_id, request, put));
   });
   on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
     const id = params.platform_payment_id;
@@ -246,7 +244,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
       seconds === 0
         ? { payment: await reads.read(id, params), applied: false }
         : reads.readWaiting(id, params, seconds * 1000, signal);
-    const read = await traces.read(request, id, reading);
+    const read = await traced('read payment', id, request, reading);
     if (read.applied) reply.header('preference-applied', 'wait');
     return recordOf(read.payment);
   });

@@ -17,7 +17,6 @@ import type { AccountSystem, PostOutcome, Posting } from './account-system.ts';
 import { Applier, type ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
-import type { KitTraces } from './traces.ts';
 import { processing, settle } from '../test/kit.ts';
 
 function payment(id: string): PaymentRow {
@@ -36,7 +35,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
   const answers = new Map<string, PostOutcome | Promise<PostOutcome> | Error>();
   /** Payments that another replica has in a call. */
   const elsewhere = new Set<string>();
-  const spans: string[] = [];
   const looks: { at: number; ageMs: unknown; after: unknown; limit: unknown }[] = [];
   const tries: { at: number; ids: string; limitMs: unknown }[] = [];
   const told: string[] = [];
@@ -138,9 +136,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     accounts: isOwnSystem
       ? { posts: 'in_own_system', ...accounts }
       : { posts: 'in_transaction', ...accounts },
-    traces: {
-      posting: (id: string) => ({ end: (result: string) => void spans.push(`${id} ${result}`) }),
-    } as unknown as KitTraces,
     billers: undefined,
     holdMs: 0,
     announce: (rows) => told.push(...rows.map((row) => `${row.platform_payment_id} ${row.status}`)),
@@ -185,7 +180,6 @@ function rig(t: TestContext, more: Partial<ApplierOptions> = {}, isOwnSystem = f
     lines,
     figures,
     elsewhere,
-    spans,
     watched,
     state,
     add,
@@ -276,7 +270,7 @@ test('an outage is logged when it begins and when it is over, and its payments r
 });
 
 test('a payment that was accepted is applied at once, once, unless it may still be canceled [RU3 ST4]', async (t) => {
-  const { applier, add, answers, tries, watched, told, figures, spans } = rig(t);
+  const { applier, add, answers, tries, watched, told, figures } = rig(t);
   const answer = Promise.withResolvers<PostOutcome>();
   answers.set('slow', answer.promise);
   const rows = add('slow');
@@ -293,7 +287,6 @@ test('a payment that was accepted is applied at once, once, unless it may still 
   await settle();
   assert.equal(watched.get('apply_queue')?.(), 0);
   assert.deepEqual([told, figures], [['slow succeeded'], ['succeeded 1', '2.5 s']]);
-  assert.deepEqual(spans, ['slow done']);
 
   const held = rig(t, { holdMs: 60_000 });
   held.applier.take(held.add('held'));

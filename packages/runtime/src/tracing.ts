@@ -20,8 +20,8 @@ import {
   type SpanContext,
 } from '@opentelemetry/api';
 
-export { ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
-export type { Context as TraceContext, Span } from '@opentelemetry/api';
+export { SpanKind } from '@opentelemetry/api';
+export type { Span } from '@opentelemetry/api';
 
 /** Makes all spans; backends show its name beside each. */
 export const tracer = trace.getTracer('duebridge');
