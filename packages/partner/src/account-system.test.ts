@@ -88,7 +88,9 @@ test('accounts in the kit’s own database cannot be settled from outside: the b
   await haveAccounts(database);
   const partner = await startKit(database, { holdMs: 600_000 });
   await partner.call('PUT', paymentPath('p'), { body: instruction() });
-  await assert.rejects(partner.app.partnerKit.settle('p', { outcome: 'posted' }), /answering post/);
+  await assert.rejects(partner.app.partnerKit.settle('p', { outcome: 'posted' }), {
+    code: 'CONFLICT',
+  });
 });
 
 test('what is stuck is counted: processing, unsettled, the pool, refused callers, the core’s response time [RU3 S3 LV7]', async (t) => {

@@ -19,18 +19,12 @@ import {
   type PaymentRecord,
   type Route,
 } from '@duebridge/contract';
-import {
-  adminGuard,
-  ConfigurationError,
-  mount,
-  AuditChain,
-  type Database,
-} from '@duebridge/runtime';
+import { adminGuard, mount, AuditChain, type Database } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import { accountsKind, importAccountsFile } from './accounts-csv.ts';
 import { checkCsv, CsvRefused } from './csv.ts';
 import type { BillerRules, FinalOutcome } from './account-system.ts';
-import type { CancelOutcome } from './end-by-hand.ts';
+import type { EndedByHand } from './end-by-hand.ts';
 import type { PartnerKit } from './kit.ts';
 import { batchLines, listBatches, openStatements } from './statement.ts';
 import {
@@ -83,7 +77,7 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   });
   on(routes.list_kit_payments, ({ query }) => paymentPage(database, query));
   on(routes.cancel_payment, async ({ params, body }) =>
-    canceled(await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason)),
+    endOf(await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason)),
   );
   on(routes.verify_kit_audit, ({ query }) =>
     auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
@@ -92,8 +86,8 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     payment: toRecord(await paymentOf(database, platform_payment_id)),
     audit: await readAudit(database, { platform_payment_id }, undefined, MAX_AUDIT_LINES),
   }));
-  on(routes.settle_payment, async ({ params, body }) =>
-    toRecord(await settle(kit, params.platform_payment_id, body)),
+  on(routes.settle_payment, async ({ params: { platform_payment_id }, body }) =>
+    endOf(await kit.settle(platform_payment_id, outcomeOf(body), ADMIN_KEY_ACTOR, body.reason)),
   );
   // Decision 26: the operator here can also see what the platform asks about a batch.
   on(routes.list_kit_batches, ({ query }) => batchPage(database, query));
@@ -122,21 +116,20 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
   on(routes.list_kit_audit, ({ query }) => auditPage(database, query));
 }
 
-function canceled(result: CancelOutcome): PaymentRecord {
-  switch (result.outcome) {
-    case 'canceled':
-    case 'was_canceled':
-      return toRecord(result.payment);
-    case 'not_found':
-      throw new Refusal('PAYMENT_NOT_FOUND');
-    case 'too_late': {
-      const { status } = result.payment;
-      const what = status === 'processing' ? 'is being posted' : `has ${status}`;
-      throw new Refusal('CONFLICT', {
-        message: `The payment ${what} and can no longer be canceled`,
-      });
-    }
+/** The payment as an end by hand left it. Throws Refusal for one that is not as the operator wants it. */
+function endOf(done: EndedByHand): PaymentRecord {
+  if (done.outcome === 'not_found') throw new Refusal('PAYMENT_NOT_FOUND');
+  if (done.outcome === 'is_claimed') {
+    throw new Refusal('CONFLICT', {
+      message: 'The payment is being posted and can no longer be canceled',
+    });
   }
+  if (done.outcome === 'was_ended' && !done.agrees) {
+    throw new Refusal('CONFLICT', {
+      message: `The payment has ${done.payment.status}, which never changes`,
+    });
+  }
+  return toRecord(done.payment);
 }
 
 async function paymentOf(database: Database, platform_payment_id: string): Promise<PaymentRow> {
@@ -145,28 +138,7 @@ async function paymentOf(database: Database, platform_payment_id: string): Promi
   return payment;
 }
 
-/** Ends a payment with the outcome that the operator knows from the biller's own system. A repeat is answered like the first. */
-async function settle(kit: PartnerKit, id: string, body: KitSettle): Promise<PaymentRow> {
-  const settled = await kit
-    .settle(id, outcomeOf(body), ADMIN_KEY_ACTOR, body.reason)
-    .catch((error: unknown) => {
-      if (error instanceof ConfigurationError) {
-        throw new Refusal('CONFLICT', {
-          message:
-            'The accounts are in the database of the kit, which posts and ends payments by itself',
-        });
-      }
-      throw error;
-    });
-  if (settled.outcome === 'not_found') throw new Refusal('PAYMENT_NOT_FOUND');
-  if (settled.outcome === 'was_ended' && !settled.agrees) {
-    throw new Refusal('CONFLICT', {
-      message: `The payment has ${settled.payment.status}, which never changes; the report is kept in the audit`,
-    });
-  }
-  return settled.payment;
-}
-
+/** The outcome that the operator knows from the biller's own system. */
 function outcomeOf({ outcome, posted_at, failure_reason: reason }: KitSettle): FinalOutcome {
   const refuse = (path: string, problem: string): never => {
     throw new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Database } from '@duebridge/runtime';
 import type { AccountsInTransaction } from './account-system.ts';
+import type { Applier } from './apply.ts';
 import { ledger } from './ledger.ts';
-import { cancelPayment } from './end-by-hand.ts';
+import type { EndedByHand } from './end-by-hand.ts';
 import { findPayments, insertPayments, type PaymentRow } from './store.ts';
 import {
   accepted,
@@ -18,6 +19,13 @@ import {
 
 async function statusOf(database: Database, id: string): Promise<string | undefined> {
   return (await findPayments(database, [id])).get(id)?.status;
+}
+
+function cancel(applier: Applier, platform_payment_id: string): Promise<EndedByHand> {
+  return applier.end(
+    { platform_payment_id, status: 'canceled', failure_reason: null },
+    { actor: 'operator', event: 'canceled', reason: 'race' },
+  );
 }
 
 async function owed(database: Database, account_id = 'A-1'): Promise<number> {
@@ -106,19 +114,20 @@ test('a cancel races the posting: there is one terminal status, and the ledger a
   const ids = Array.from({ length: 60 }, (_, index) => `race-${index}`);
   const rows = await accepted(database, ids);
   const applier = applierOn(database);
-  const cancels = ids.map((id, index) =>
-    index % 2 === 0
-      ? cancelPayment(database, id, 'operator', 'race')
-      : new Promise((resolve) => {
-          setImmediate(resolve);
-        }).then(() => cancelPayment(database, id, 'operator', 'race')),
-  );
+  const cancels = ids.map(async (id, index) => {
+    if (index % 2 === 1) {
+      await new Promise((resolve) => {
+        setImmediate(resolve);
+      });
+    }
+    return cancel(applier, id);
+  });
   applier.take(rows);
   const outcomes = await Promise.all(cancels);
   await applier.stop();
   const stored = await findPayments(database, ids);
   ids.forEach((id, index) => {
-    const expected = outcomes[index]?.outcome === 'canceled' ? 'canceled' : 'succeeded';
+    const expected = outcomes[index]?.outcome === 'ended' ? 'canceled' : 'succeeded';
     assert.equal(stored.get(id)?.status, expected, id);
   });
   const posted = [...stored.values()].filter(({ status }) => status === 'succeeded').length;
@@ -131,6 +140,7 @@ test('a cancel races the posting: there is one terminal status, and the ledger a
 
 test('a cancel races the acceptance: the payment is not found yet or canceled, never too late [ST4 ST1]', async (t) => {
   const database = await kitDatabase(t);
+  const applier = applierOn(database);
   for (let round = 0; round < 150; round += 1) {
     const platform_payment_id = `race-${round}`;
     const insert = insertPayments(database, [
@@ -143,9 +153,9 @@ test('a cancel races the acceptance: the payment is not found yet or canceled, n
         amount_in_cents: 100,
       },
     ]);
-    for (let outcome = 'not_found'; outcome !== 'canceled';) {
-      ({ outcome } = await cancelPayment(database, platform_payment_id, 'operator', 'race'));
-      assert.ok(outcome === 'not_found' || outcome === 'canceled', outcome);
+    for (let outcome = 'not_found'; outcome !== 'ended';) {
+      ({ outcome } = await cancel(applier, platform_payment_id));
+      assert.ok(outcome === 'not_found' || outcome === 'ended', outcome);
     }
     await insert;
   }
@@ -158,7 +168,7 @@ test('a canceled payment is never posted, and stays canceled when it is put agai
   await partner.call('PUT', paymentPath('c'), { body: instruction() });
   const waiting = ended(partner, 'c');
   const { outcome } = await partner.app.partnerKit.cancel('c', 'operator', 'asked by the customer');
-  assert.equal(outcome, 'canceled');
+  assert.equal(outcome, 'ended');
   const end = await waiting;
   assert.deepEqual([end.body['status'], end.body['posted_at']], ['canceled', null]);
   const again = await partner.call('PUT', paymentPath('c'), { body: instruction() });

@@ -20,13 +20,19 @@ import {
   type BillerRules,
 } from './account-system.ts';
 import { readRules } from './business-rules.ts';
-import { cancelPayment, type CancelOutcome } from './end-by-hand.ts';
+import { endByHand, type ByHand, type EndedByHand } from './end-by-hand.ts';
 import { openLease, type Lease } from './claims.ts';
 import type { KitMetrics } from './metrics.ts';
 import { InOwnSystem } from './post-in-own-system.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried, type Way } from './posting.ts';
-import { findStanding, findUnfinished, type PaymentRow, type UnfinishedPayment } from './store.ts';
+import {
+  findStanding,
+  findUnfinished,
+  type PaymentEnd,
+  type PaymentRow,
+  type UnfinishedPayment,
+} from './store.ts';
 import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
@@ -117,11 +123,11 @@ export class Applier {
     return due.length;
   }
 
-  /** Cancels a payment (ST4). */
-  async cancel(id: string, actor: string, reason: string): Promise<CancelOutcome> {
-    const outcome = await cancelPayment(this.#on.database, id, actor, reason);
-    if (outcome.outcome === 'canceled') this.#announce([outcome.payment]);
-    return outcome;
+  /** Ends a payment that an operator cancels (ST4), or whose end the biller's own system reports. */
+  async end(end: PaymentEnd, by: ByHand): Promise<EndedByHand> {
+    const done = await endByHand(this.#on, end, by);
+    if (done.outcome === 'ended') this.#announce([done.payment]);
+    return done;
   }
 
   /** Whether it works. */

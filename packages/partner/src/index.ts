@@ -47,7 +47,7 @@ export {
   type RunningPartner,
 } from './server.ts';
 export { partnerKit } from './plugin.ts';
-export type { CancelOutcome, SettleOutcome } from './end-by-hand.ts';
+export type { EndedByHand } from './end-by-hand.ts';
 export type { PaymentRow } from './store.ts';
 // What a partner's program needs from the runtime, so that it depends on this package alone.
 export { FAILURE_REASONS, Refusal } from '@duebridge/contract';

@@ -28,12 +28,7 @@ import {
 } from './account-system.ts';
 import { Applier, type KitHealth } from './apply.ts';
 import { openAuthenticator, type AuthOptions } from './auth.ts';
-import {
-  noteContradiction,
-  settlePayment,
-  type CancelOutcome,
-  type SettleOutcome,
-} from './end-by-hand.ts';
+import type { EndedByHand } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
@@ -85,18 +80,18 @@ export interface PartnerKitOptions {
 /** What a running kit offers besides its routes: `app.partnerKit`. */
 export interface PartnerKit {
   /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
-  cancel(platform_payment_id: string, actor: string, reason: string): Promise<CancelOutcome>;
+  cancel(platform_payment_id: string, actor: string, reason: string): Promise<EndedByHand>;
   /**
    * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
    * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
-   * Throws WrongAnswer when the outcome is not a valid one, and ConfigurationError when the ledger is in the kit's own database.
+   * Throws WrongAnswer when the outcome is not a valid one, and Refusal CONFLICT when the accounts are in the kit's own database.
    */
   settle(
     platform_payment_id: string,
     outcome: FinalOutcome,
     actor?: string,
     reason?: string,
-  ): Promise<SettleOutcome>;
+  ): Promise<EndedByHand>;
   /** Ends all access tokens, at every replica within five seconds; returns how many. */
   revokeTokens(): Promise<number>;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
@@ -124,7 +119,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
   const stages = openStages(app, options, { clock, log });
-  app.decorate('partnerKit', kitOf(stages, database, log));
+  app.decorate('partnerKit', kitOf(stages));
   mountInterface(app, options, stages);
 
   // Without a key: the kit has no secret beside its database (decision 135).
@@ -174,28 +169,23 @@ function openStages(
 }
 
 /** What a running kit offers besides its routes. */
-function kitOf(
-  { accounts, applier, authenticator, metrics, reads }: Stages,
-  database: Database,
-  log: Log,
-): PartnerKit {
+function kitOf({ accounts, applier, authenticator }: Stages): PartnerKit {
   return {
-    cancel: (id, actor, reason) => applier.cancel(id, actor, reason),
-    async settle(id, outcome, actor = 'account system', reason) {
+    cancel: (platform_payment_id, actor, reason) =>
+      applier.end(
+        { platform_payment_id, status: 'canceled', failure_reason: null },
+        { actor, event: 'canceled', reason },
+      ),
+    async settle(platform_payment_id, outcome, actor = 'account system', reason) {
       if (accounts.posts === 'in_transaction') {
-        throw new ConfigurationError(
-          'settle is for accounts in a system of their own: accounts in the database of the kit end a payment by answering post',
-        );
+        throw new Refusal('CONFLICT', {
+          message:
+            'The accounts are in the database of the kit, which ends a payment by what post answers',
+        });
       }
       const checked = checkedOutcome(outcome);
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
-      const end = { platform_payment_id: id, ...checked };
-      const settled = await settlePayment(database, end, actor, reason);
-      if (settled.outcome === 'settled') {
-        reads.announce([settled.payment]);
-        metrics.ended(end.status, 1);
-      } else noteContradiction(settled, end.status, { metrics, log });
-      return settled;
+      return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
     revokeTokens: () => authenticator.revoke(),
     sweep: () => applier.sweep(0),

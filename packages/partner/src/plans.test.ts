@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Database, Statement, Transaction } from '@duebridge/runtime';
+import { silentLog, type Database, type Statement, type Transaction } from '@duebridge/runtime';
 import { refusals } from './business-rules.ts';
-import { cancelPayment } from './end-by-hand.ts';
+import { endByHand } from './end-by-hand.ts';
 import { importAccounts } from './ledger.ts';
+import { kitMetrics } from './metrics.ts';
 import { batchLines, batchStatement, listBatches } from './statement.ts';
 import {
   findEnded,
@@ -77,7 +78,11 @@ test('no statement reads all payments, however many there are: each finds its ro
     limit: 1_000,
   });
   await readAudit(asked, { platform_payment_id: 'p-1' }, undefined, 200);
-  await cancelPayment(asked, 'p-1', 'operator', 'too late');
+  await endByHand(
+    { database: asked, metrics: kitMetrics(), log: silentLog },
+    { platform_payment_id: 'p-1', status: 'canceled', failure_reason: null },
+    { actor: 'operator', event: 'canceled' },
+  );
   await importAccounts(
     asked,
     [{ ...testAccount, account_id: 'A-7', amount_due_in_cents: 5 }],

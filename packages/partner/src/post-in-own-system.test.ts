@@ -10,7 +10,6 @@ import type { Clock, Database } from '@duebridge/runtime';
 import { manualClock, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { AccountsInOwnSystem, PostOutcome } from './account-system.ts';
 import type { Applier } from './apply.ts';
-import { settlePayment } from './end-by-hand.ts';
 import type { PaymentRow } from './store.ts';
 import { accepted, applierOn, kitDatabase } from '../test/kit.ts';
 
@@ -224,19 +223,24 @@ test('a cancel at any replica succeeds between two calls, never in one or while 
   const { applier } = replica(database, manualClock(), { post: core.post });
   const other = replica(database, manualClock()).applier;
   const cancel = async (id: string): Promise<string> =>
-    (await other.cancel(id, 'ann', 'asked')).outcome;
+    (
+      await other.end(
+        { platform_payment_id: id, status: 'canceled', failure_reason: null },
+        { actor: 'ann', event: 'canceled', reason: 'asked' },
+      )
+    ).outcome;
   applier.take(await apart(database, 'rests', 'fixed', 'lost', 'open'));
   await until('the calls', () => core.made.length === 4);
-  assert.equal(await cancel('rests'), 'too_late');
+  assert.equal(await cancel('rests'), 'is_claimed');
   core.of('rests').answer({ outcome: 'later' });
   core.of('fixed').answer({ outcome: 'later', cancelable: false });
   core.of('lost').fail();
-  await until('its claim given back', async () => (await cancel('rests')) !== 'too_late');
+  await until('its claim given back', async () => (await cancel('rests')) !== 'is_claimed');
   for (const [id, outcome] of Object.entries({
-    rests: 'was_canceled',
-    fixed: 'too_late',
-    lost: 'too_late',
-    open: 'too_late',
+    rests: 'was_ended',
+    fixed: 'is_claimed',
+    lost: 'is_claimed',
+    open: 'is_claimed',
   })) {
     assert.equal(await cancel(id), outcome, id);
   }
@@ -281,7 +285,7 @@ test('an answer that contradicts what settle recorded changes nothing and is kep
   applier.take(await accepted(database, ['p']));
   await until('the call', () => core.made.length === 1);
   const end = { platform_payment_id: 'p', status: 'failed', failure_reason: 'No.' } as const;
-  await settlePayment(database, end, 'core');
+  await applier.end(end, { actor: 'core', event: 'settled' });
   core.made[0]?.answer();
   await applier.stop();
   assert.equal(await statusOf(database, 'p'), 'failed');

@@ -34,7 +34,7 @@ import {
 } from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
 import { claimPayments, type Lease } from './claims.ts';
-import { noteContradiction, settlePayment } from './end-by-hand.ts';
+import { endByHand } from './end-by-hand.ts';
 import type { KitMetrics } from './metrics.ts';
 import type { Tried, Try, Way } from './posting.ts';
 import {
@@ -167,8 +167,7 @@ export class InOwnSystem implements Way {
     const end = { platform_payment_id: id, ...outcome };
     if (await this.#records.add(end)) return { result: 'done' };
     // `settle` came first.
-    const settled = await settlePayment(this.#on.database, end, 'account system');
-    noteContradiction(settled, end.status, this.#on);
+    await endByHand(this.#on, end, { actor: 'account system', event: 'settled' });
     return { result: 'done' };
   }
 

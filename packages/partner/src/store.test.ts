@@ -5,9 +5,10 @@
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { type Transaction } from '@duebridge/runtime';
+import { silentLog, type Transaction } from '@duebridge/runtime';
 import { claimPayments } from './claims.ts';
-import { cancelPayment, settlePayment } from './end-by-hand.ts';
+import { endByHand } from './end-by-hand.ts';
+import { kitMetrics } from './metrics.ts';
 import {
   endPayments,
   findEnded,
@@ -27,6 +28,7 @@ import {
 import { accepted, kitDatabase, untilOneWaits } from '../test/kit.ts';
 
 const database = await kitDatabase({ after });
+const on = { database, metrics: kitMetrics(), log: silentLog };
 const [HERE, THERE, DEAD] = [1, 2, 3].map(
   (digit) => `00000000-0000-4000-8000-00000000000${digit}`,
 ) as [string, string, string];
@@ -290,9 +292,10 @@ test('the audit keeps a hundred mismatches of one payment, and all that its call
 
 test('a cancel waits for the posting in progress, and for the claim in progress [ST4 KT5]', async () => {
   await accepted(database, ['wait-posting', 'wait-claim']);
-  let outcome: ReturnType<typeof cancelPayment> | undefined;
+  let outcome: ReturnType<typeof endByHand> | undefined;
   const cancel = async (id: string): Promise<void> => {
-    outcome = cancelPayment(database, id, 'ann', 'x');
+    const end = { platform_payment_id: id, status: 'canceled', failure_reason: null } as const;
+    outcome = endByHand(on, end, { actor: 'ann', event: 'canceled', reason: 'x' });
     await untilOneWaits(database);
   };
   await meanwhile(
@@ -303,26 +306,27 @@ test('a cancel waits for the posting in progress, and for the claim in progress 
         { platform_payment_id: 'wait-posting', status: 'succeeded', failure_reason: null },
       ]),
   );
-  assert.equal((await outcome)?.outcome, 'too_late');
+  assert.equal((await outcome)?.outcome, 'was_ended');
   await meanwhile(
     (tx) => claimPayments(tx, ['wait-claim'], THERE),
     () => cancel('wait-claim'),
   );
-  assert.equal((await outcome)?.outcome, 'too_late');
+  assert.equal((await outcome)?.outcome, 'is_claimed');
   assert.deepEqual(await linesOf('wait-claim'), []);
 });
 
 test('what the biller’s system reports later ends a payment once; another report is only written down [ST2 ST3 RU2]', async () => {
   await accepted(database, ['core-1', 'core-2']);
   const end = { platform_payment_id: 'core-1', status: 'succeeded', failure_reason: null } as const;
-  const posted = await settlePayment(database, end, 'core');
+  const by = { actor: 'core', event: 'settled' } as const;
+  const posted = await endByHand(on, end, by);
   const payment = (await findPayments(database, ['core-1'])).get('core-1');
-  assert.deepEqual(posted, { outcome: 'settled', payment });
+  assert.deepEqual(posted, { outcome: 'ended', payment });
   assert.equal(payment?.status, 'succeeded');
-  const same = await settlePayment(database, end, 'core');
+  const same = await endByHand(on, end, by);
   assert.deepEqual(same, { outcome: 'was_ended', agrees: true, payment });
   const other = { ...end, status: 'canceled' } as const;
-  assert.deepEqual(await settlePayment(database, other, 'core', 'file 8'), {
+  assert.deepEqual(await endByHand(on, other, { ...by, reason: 'file 8' }), {
     outcome: 'was_ended',
     agrees: false,
     payment,
@@ -332,6 +336,6 @@ test('what the biller’s system reports later ends a payment once; another repo
     ['core', 'contradicted', { status: 'canceled', reason: 'file 8' }],
   ]);
   const unheard = { ...end, platform_payment_id: 'core-9' };
-  assert.deepEqual(await settlePayment(database, unheard, 'core'), { outcome: 'not_found' });
+  assert.deepEqual(await endByHand(on, unheard, by), { outcome: 'not_found' });
   assert.deepEqual(await working(['core-1', 'core-2']), ['core-2']);
 });
