@@ -29,25 +29,6 @@ export type KitPaymentQuery = Static<typeof KitPaymentQuery>;
 
 const reason = t.text('Why; kept in the audit.');
 
-/** One batch as the kit's payments have it. */
-export const KitBatch = Type.Object({
-  platform_batch_id: t.PlatformBatchId,
-  count: t.oneOrMore(),
-  amount_in_cents: Type.Integer({ minimum: 1, description: 'Total amount, whatever the status.' }),
-  processing: t.count('How many have not ended.'),
-  first_initiated_at: t.instant('When the first of its payments was accepted.'),
-  last_initiated_at: t.instant('When the last of its payments was accepted.'),
-});
-export type KitBatch = Static<typeof KitBatch>;
-
-export const KitBatchPage = t.page('batches', KitBatch);
-export type KitBatchPage = Static<typeof KitBatchPage>;
-
-export const KitBatchQuery = t.strictObject({
-  ...t.paging,
-});
-export type KitBatchQuery = Static<typeof KitBatchQuery>;
-
 /** The end of a payment as the operator knows it from the biller's own system. */
 export const KitSettle = t.strictObject({
   outcome: t.oneOf(['posted', 'failed', 'canceled']),
@@ -132,12 +113,6 @@ export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
     summary: 'End a processing payment with the result of the biller’s own system',
     body: KitSettle,
     reply: PaymentRecord,
-  },
-  list_kit_batches: {
-    call: 'GET /batches',
-    summary: 'List batches by id, the last first',
-    query: KitBatchQuery,
-    reply: KitBatchPage,
   },
   get_kit_batch: {
     call: 'GET /batches/{platform_batch_id}',

@@ -5,14 +5,11 @@
 import { Readable } from 'node:stream';
 import {
   partnerAdminRoutes as routes,
-  PlatformBatchId,
   PlatformPaymentId,
   compileCheck,
   Refusal,
   type KitAuditPage,
   type KitAuditQuery,
-  type KitBatchPage,
-  type KitBatchQuery,
   type KitPaymentPage,
   type KitPaymentQuery,
   type KitSettle,
@@ -26,7 +23,7 @@ import { checkCsv, CsvRefused } from './csv.ts';
 import type { BillerRules, FinalOutcome } from './account-system.ts';
 import type { EndedByHand } from './end-by-hand.ts';
 import type { PartnerKit } from './kit.ts';
-import { batchLines, listBatches, openStatements } from './statement.ts';
+import { batchLines, openStatements } from './statement.ts';
 import {
   auditTables,
   findPayments,
@@ -37,10 +34,8 @@ import {
   type PaymentRow,
 } from './store.ts';
 
-/** Default page size of payments; the query's pattern sets the maximum. */
+/** Default page size; the query's pattern sets the maximum. */
 const DEFAULT_PAGE_ROWS = 100;
-/** Default page size of batches, each of which has to be counted. */
-const DEFAULT_PAGE_BATCHES = 10;
 /** Maximum audit lines shown with one payment. */
 const MAX_AUDIT_LINES = 200;
 /** The actor recorded for the admin key. */
@@ -61,7 +56,7 @@ export interface PartnerAdminOptions {
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
   const { database, kit, billers } = options;
   const auditChain = new AuditChain({ database, tables: auditTables });
-  const statements = openStatements(database);
+  const statementOf = openStatements(database);
   const guard = { onRequest: adminGuard(options.adminKey) };
   const on = <const R extends Route>(route: R, handler: Parameters<typeof mount<R>>[2]): void =>
     mount(app, route, handler, guard);
@@ -90,15 +85,9 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     endOf(await kit.settle(platform_payment_id, outcomeOf(body), ADMIN_KEY_ACTOR, body.reason)),
   );
   // Decision 26: the operator here can also see what the platform asks about a batch.
-  on(routes.list_kit_batches, ({ query }) => batchPage(database, query));
-  on(routes.get_kit_batch, async ({ params }) => {
-    const statement = await statements.read(params.platform_batch_id);
-    if (statement === undefined) throw new Refusal('BATCH_NOT_FOUND');
-    return statement;
-  });
+  on(routes.get_kit_batch, ({ params }) => statementOf(params.platform_batch_id));
   on(routes.export_kit_batch, async ({ params: { platform_batch_id }, reply }) => {
     const lines = await batchLines(database, platform_batch_id);
-    if (lines === undefined) throw new Refusal('BATCH_NOT_FOUND');
     reply
       .type('text/csv; charset=utf-8')
       .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
@@ -152,18 +141,7 @@ function outcomeOf({ outcome, posted_at, failure_reason: reason }: KitSettle): F
   return outcome === 'posted' && posted_at !== undefined ? { outcome, posted_at } : { outcome };
 }
 
-const batchIdCheck = compileCheck(PlatformBatchId);
 const paymentIdCheck = compileCheck(PlatformPaymentId);
-
-async function batchPage(
-  database: Database,
-  { limit, cursor }: KitBatchQuery,
-): Promise<KitBatchPage> {
-  const rows = limit === undefined ? DEFAULT_PAGE_BATCHES : Math.min(100, Number(limit));
-  if (cursor !== undefined && !batchIdCheck.holds(cursor)) throw wrongCursor();
-  const batches = await listBatches(database, cursor, rows);
-  return { batches, next_cursor: nextOf(batches, rows, (last) => last.platform_batch_id) };
-}
 
 async function auditPage(database: Database, query: KitAuditQuery): Promise<KitAuditPage> {
   const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;

@@ -163,7 +163,7 @@ function openStages(
     reads,
     applier,
     accountReads: openAccountReads(on),
-    statements: openStatements(database),
+    statementOf: openStatements(database),
     acceptance: openAcceptance({ ...on, client_id: authenticator.client_id, handOver }),
   };
 }
@@ -197,7 +197,7 @@ function kitOf({ accounts, applier, authenticator }: Stages): PartnerKit {
 
 /** Mounts the operations of the interface, each behind the authenticator where the table gives it a scope. */
 function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages: Stages): void {
-  const { accountReads, acceptance, authenticator, metrics, reads, statements } = stages;
+  const { accountReads, acceptance, authenticator, metrics, reads, statementOf } = stages;
   const counted = (error: unknown): never => {
     if (error instanceof Refusal || error instanceof OAuthRefusal) metrics.count('auth_failures');
     throw error;
@@ -239,11 +239,7 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
     return recordOf(read.payment);
   });
   on('get_payment', async ({ params }) => recordOf(await reads.read(params.platform_payment_id)));
-  on('get_batch_statement', async ({ params }) => {
-    const statement = await statements.read(params.platform_batch_id);
-    if (!statement) throw new Refusal('BATCH_NOT_FOUND');
-    return statement;
-  });
+  on('get_batch_statement', ({ params }) => statementOf(params.platform_batch_id));
 }
 
 function recordOf(payment: PaymentRow | undefined): ReturnType<typeof toRecord> {

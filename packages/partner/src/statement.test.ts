@@ -95,7 +95,7 @@ test('a batch of several pages is summed to the cent, and hashed in the order of
   const statement = await batchStatement(counting, 'b');
   assert.equal(fetches, 6, 'five pages of 5,000 rows, so that memory stays small');
   const sum = count * 99_999_999_999 - (count * (count - 1)) / 2;
-  assert.deepEqual(statement?.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
+  assert.deepEqual(statement.totals, [{ status: 'processing', count, amount_in_cents: sum }]);
   const lines = payments
     .map((one) => `${one.platform_payment_id},processing,${one.amount_in_cents}\n`)
     .toSorted();
@@ -108,6 +108,6 @@ test('a batch of several pages is summed to the cent, and hashed in the order of
 
 test('a batch that has no payment has no statement and no lines [PF3]', async (t) => {
   const database = await kitDatabase(t);
-  assert.equal(await batchStatement(database, 'd'), undefined);
-  assert.equal(await batchLines(database, 'd'), undefined);
+  await assert.rejects(batchStatement(database, 'd'), { code: 'BATCH_NOT_FOUND' });
+  await assert.rejects(batchLines(database, 'd'), { code: 'BATCH_NOT_FOUND' });
 });

@@ -10,7 +10,6 @@ import {
   type BatchStatement,
   type KitAuditEntry,
   type KitAuditPage,
-  type KitBatchPage,
   type KitPaymentDetail,
   type KitPaymentPage,
   type PaymentRecord,
@@ -31,6 +30,7 @@ export const COMMANDS: CommandTable = {
   target: TARGET,
   groups: {
     payment: 'read or act on one payment',
+    batch: 'a batch, as the payments here have it',
   },
   words: {
     platform_batch_id: { flags: '--batch <id>', help: 'of one batch' },
@@ -51,7 +51,6 @@ export const COMMANDS: CommandTable = {
     line('payment show', routes.get_kit_payment, paymentStory),
     line('payment cancel', routes.cancel_payment, onePayment),
     line('payment settle', routes.settle_payment, onePayment),
-    line('batch', routes.list_kit_batches, batchPage),
     line('batch show', routes.get_kit_batch, statement),
     line('batch export', routes.export_kit_batch, String, {
       help: 'the lines of a batch as CSV: the file that the platform reconciles with',
@@ -119,19 +118,6 @@ function auditLines(entries: readonly KitAuditEntry[]): string {
 
 function auditPage(page: KitAuditPage): string {
   return auditLines(page.entries) + more(page.next_cursor);
-}
-
-function batchPage(page: KitBatchPage): string {
-  const rows = page.batches.map((one) => [
-    one.platform_batch_id,
-    String(one.count),
-    String(one.processing),
-    formatCents(one.amount_in_cents),
-    one.first_initiated_at,
-    one.last_initiated_at,
-  ]);
-  const head = ['BATCH', 'PAYMENTS', 'PROCESSING', 'AMOUNT', 'FIRST', 'LAST'];
-  return table(head, rows) + more(page.next_cursor);
 }
 
 function statement({ totals, platform_batch_id, count, sha256 }: BatchStatement): string {
