@@ -170,7 +170,8 @@ export class Applier {
         ? retryMs.first
         : Math.min(retryMs.longest, Math.max(retryMs.first, before.pauseMs * 2));
     const failed =
-      tried.result === 'failed' || (before?.failed === true && tried.result === 'busy');
+      tried.result === 'failed' ||
+      (before?.failed === true && (tried.result === 'busy' || tried.result === 'locked'));
     this.#retries.delete(id);
     this.#retries.set(id, { notBefore: this.#on.clock.monotonic() + pauseMs, pauseMs, failed });
     if (this.#retries.size > MAX_IN_HAND)

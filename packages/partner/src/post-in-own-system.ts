@@ -174,25 +174,23 @@ export class InOwnSystem implements Way {
   async #claim(list: readonly Claim[]): Promise<(Tried | { readonly is_known: boolean })[]> {
     const { database, rules, announce } = this.#on;
     const by = list[0]?.by ?? '';
-    const { claims, refused, failed } = await database.transaction(async (tx) => {
-      const locked = await lockPayments(
-        tx,
-        list.map(({ id }) => id),
-      );
-      const ids = locked.map((payment) => payment.platform_payment_id);
+    const { ended, claims, failed } = await database.transaction(async (tx) => {
+      const all = list.map(({ id }) => id);
+      const { rows, held } = await lockPayments(tx, all);
+      const ids = rows.map((payment) => payment.platform_payment_id);
       const own = await claimPayments(tx, ids, by);
       // A payment that was handed over before may already be posted there: no rule may fail it now.
-      const fresh = locked.filter((payment) => own.get(payment.platform_payment_id)?.is_first);
+      const fresh = rows.filter((payment) => own.get(payment.platform_payment_id)?.is_first);
       const broken = await refusals(tx, rules, fresh);
       return {
-        claims: new Map(ids.map((id) => [id, own.get(id)])),
-        refused: broken,
+        claims: own,
+        ended: new Set(all.filter((id) => broken.has(id) || !(held.has(id) || ids.includes(id)))),
         failed: broken.size === 0 ? [] : await endPayments(tx, [...broken.values()]),
       };
     });
     announce(failed);
     return list.map((one) => {
-      if (!claims.has(one.id) || refused.has(one.id)) return { result: 'done' };
+      if (ended.has(one.id)) return { result: 'done' };
       // Claims of two leases in one group: the lease was lost in between.
       return (one.by === by ? claims.get(one.id) : undefined) ?? { result: 'busy' };
     });

@@ -9,7 +9,7 @@ import { holdLock, manualClock, until } from '@duebridge/runtime/testing';
 import type { AccountsInTransaction } from './account-system.ts';
 import { readRules } from './business-rules.ts';
 import { ledger } from './ledger.ts';
-import { kitMetrics } from './metrics.ts';
+import { kitMetrics, type KitMetrics } from './metrics.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried } from './posting.ts';
 import type { PaymentRow } from './store.ts';
@@ -19,8 +19,12 @@ function posterOn(
   database: Database,
   accounts: Partial<AccountsInTransaction> = {},
   clock = manualClock(),
-): { poster: Posting; post: (row: PaymentRow, isRepeat?: boolean) => Promise<Tried> } {
-  const metrics = kitMetrics(undefined);
+) {
+  const figures = new Map<string, () => number>();
+  const metrics: KitMetrics = {
+    ...kitMetrics(undefined),
+    watch: (name, value) => void figures.set(name, value),
+  };
   const way = inTransaction({
     database,
     accounts: { ...ledger(database), ...accounts },
@@ -32,7 +36,9 @@ function posterOn(
   const poster = new Posting(way, { clock, metrics });
   return {
     poster,
-    post: (row, isRepeat = false) => poster.post({ ...row }, isRepeat),
+    post: (row: PaymentRow, isRepeat = false): Promise<Tried> => poster.post({ ...row }, isRepeat),
+    /** How many accounts are suspected. */
+    locked: () => figures.get('locked_accounts')?.(),
   };
 }
 
@@ -92,13 +98,14 @@ test('accounts and payments that another session holds are skipped; the others o
       "SELECT FROM duebridge_partner.payment WHERE platform_payment_id = 'held' FOR UPDATE",
     ),
   ];
-  const { post, poster } = posterOn(database);
+  const { post, poster, locked } = posterOn(database);
   const tried = await Promise.all(rows.map((row) => post(row)));
+  assert.equal(locked(), 1, 'the account of a payment that another session holds is not suspected');
   assert.deepEqual(
     Object.fromEntries(
       tried.map(({ result }, index) => [rows[index]?.platform_payment_id, result]),
     ),
-    { good: 'done', held: 'done', waits: 'busy' },
+    { good: 'done', held: 'busy', waits: 'locked' },
   );
   assert.deepEqual(await statuses(database), {
     good: 'succeeded',
@@ -108,7 +115,7 @@ test('accounts and payments that another session holds are skipped; the others o
   // Payments of it that come now are tried alone, and wait in vain.
   const [more] = await accepted(database, ['more'], { account_id: 'locked' });
   assert(more);
-  assert.deepEqual(await post(more), { result: 'busy' });
+  assert.deepEqual(await post(more), { result: 'locked' });
   for (const end of release) await end();
   await poster.stop();
 });

@@ -82,7 +82,7 @@ export function inTransaction(on: InTransactionOptions): Way {
 
 /** What an error says of the payments of its transaction. The database may have ended that one alone, and be there. */
 async function resultOf(database: Database, error: unknown): Promise<Tried> {
-  if (sqlState(error) === '55P03') return { result: 'busy' };
+  if (sqlState(error) === '55P03') return { result: 'locked' };
   if (!(error instanceof DatabaseUnavailable)) return { result: 'failed', error };
   return database.query('SELECT 1').then(
     () => ({ result: 'failed', error }),
@@ -99,7 +99,8 @@ async function postAndEnd(
   const tried = new Map<string, Tried>();
   const work = async (tx: Transaction): Promise<PaymentRow[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
-    const rows = await lockPayments(tx, ids);
+    const { rows, held } = await lockPayments(tx, ids);
+    for (const id of held) tried.set(id, { result: 'busy' });
     const refused = await refusals(tx, on.rules, rows);
     const postings = rows.filter((payment) => !refused.has(payment.platform_payment_id));
     const { outcomes, entries } = await post(on, postings, tx, limitMs);
@@ -119,7 +120,7 @@ async function postAndEnd(
           'post gave a payment to the ledger, and did not answer that it is posted',
         );
       }
-      if (outcome.outcome === 'locked') tried.set(id, { result: 'busy' });
+      if (outcome.outcome === 'locked') tried.set(id, { result: 'locked' });
       else {
         const { until } = outcome;
         tried.set(id, { result: 'later', until });
@@ -137,7 +138,6 @@ async function postAndEnd(
     lockTimeoutMs: LOCK_MS,
   });
   on.announce(ended);
-  // What was not found has ended, or somebody has it at this moment; if it remains the sweep finds it.
   return payments.map((payment) => tried.get(payment.platform_payment_id) ?? { result: 'done' });
 }
 

@@ -34,14 +34,15 @@ const STOP_MS = 4_000;
 
 /**
  * The result of one try. `done`: it has ended, here or elsewhere. Otherwise it stays processing. `later`: the account system
- * postponed it. `busy`: nothing was tried, because a call, a lock or another replica holds the payment or its account. `failed`:
- * the try ended in an error that this payment may have caused. `outage`: it ended in an error that says nothing about the
- * payment.
+ * postponed it. `busy`: nothing was tried, because a call or another replica holds the payment. `locked`: its account is locked.
+ * `failed`: the try ended in an error that this payment may have caused. `outage`: it ended in an error that says nothing about
+ * the payment.
  */
 export type Tried =
   | { readonly result: 'done' }
   | { readonly result: 'later'; readonly until: string | null }
   | { readonly result: 'busy' }
+  | { readonly result: 'locked' }
   | { readonly result: 'failed'; readonly error: unknown }
   | { readonly result: 'outage'; readonly error: unknown };
 
@@ -67,7 +68,7 @@ export interface Way {
   readonly repeats: number;
   /** Tries one payment. */
   alone(one: Try): Promise<Tried>;
-  /** Tries several in one transaction; `failed` and `busy` say that nothing was changed. Without it each is tried alone. */
+  /** Tries several in one transaction; `failed` and `locked` say that it may be tried alone. Without it each is tried alone. */
   readonly together?: (payments: readonly PaymentRow[]) => Promise<readonly Tried[]>;
 }
 
@@ -202,7 +203,7 @@ export class Posting {
     items.forEach((item, index) => {
       const one = tried[index] ?? { result: 'busy' };
       this.#learn(item, one);
-      if (one.result === 'failed' || one.result === 'busy') this.#waitAlone(item);
+      if (one.result === 'failed' || one.result === 'locked') this.#waitAlone(item);
       else item.resolve(one);
     });
     this.#schedule();
@@ -239,7 +240,7 @@ export class Posting {
   }
 
   #waitAlone(item: Item): void {
-    this.#learn(item, { result: 'busy' });
+    this.#learn(item, { result: 'locked' });
     (item.isRepeat ? this.#again : this.#firsts).push(item);
   }
 
@@ -247,7 +248,7 @@ export class Posting {
    * Keeps out of the groups what this result speaks against; a lock says nothing about the biller. What was posted is suspected no longer.
    */
   #learn(item: Item, { result }: Tried): void {
-    if (!this.#way.together || result === 'outage') return;
+    if (!this.#way.together || result === 'outage' || result === 'busy') return;
     const [account, ...biller] = this.#keys(item);
     if (result === 'done' || result === 'later') {
       for (const key of [account, ...biller]) this.#suspects.delete(key);

@@ -149,12 +149,25 @@ const lockStatement = sql(
     ORDER BY platform_payment_id FOR NO KEY UPDATE SKIP LOCKED`,
 );
 
+const stillProcessingStatement = sql(
+  'kit_still_processing',
+  `SELECT platform_payment_id FROM duebridge_partner.payment_processing WHERE platform_payment_id = ANY($1::text[])`,
+);
+
 /**
- * Those of these payments that are still processing and that no other transaction holds at this moment, locked until the transaction
- * ends: nothing waits. What is skipped and remains is found by the sweep.
+ * Locks those of these payments that are still processing and that no other transaction holds at this moment (`rows`), until the transaction
+ * ends: nothing waits. `held`: the ids of those that another transaction holds.
  */
-export function lockPayments(tx: Transaction, ids: readonly string[]): Promise<PaymentRow[]> {
-  return tx.query<PaymentRow>(lockStatement, [ids]);
+export async function lockPayments(
+  tx: Transaction,
+  ids: readonly string[],
+): Promise<{ rows: PaymentRow[]; held: ReadonlySet<string> }> {
+  const rows = await tx.query<PaymentRow>(lockStatement, [ids]);
+  if (rows.length === ids.length) return { rows, held: new Set() };
+  const locked = new Set(rows.map((row) => row.platform_payment_id));
+  const rest = ids.filter((id) => !locked.has(id));
+  const left = await tx.query<{ platform_payment_id: string }>(stillProcessingStatement, [rest]);
+  return { rows, held: new Set(left.map((row) => row.platform_payment_id)) };
 }
 
 /** How a payment ends (ST2-ST4): only a failure has a reason. */
