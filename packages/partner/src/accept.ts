@@ -15,12 +15,13 @@
  */
 import assert from 'node:assert/strict';
 import { Refusal, type PaymentInstruction } from '@duebridge/contract';
-import { groupCommit, type Clock, type Database } from '@duebridge/runtime';
-import type { KitMetrics } from './metrics.ts';
+import { groupCommit } from '@duebridge/runtime';
+import type { KitContext } from './metrics.ts';
 import {
   findPayments,
   insertPayments,
   writeAudit,
+  type AccountPath,
   type AuditLine,
   type NewPayment,
   type PaymentRow,
@@ -31,30 +32,15 @@ const MAX_BATCH = 512;
 /** Requests waiting for their insert: two seconds of work at 5,000 a second. Beyond that a caller should retry later (F73). */
 const MAX_QUEUED = 10_000;
 
-/** The accepting end of the kit. */
-export interface Acceptance {
-  /** Returns the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2). */
-  put(
-    path: {
-      readonly biller_id: string;
-      readonly account_id: string;
-      readonly platform_payment_id: string;
-    },
-    body: PaymentInstruction,
-  ): Promise<PaymentRow>;
-  /** Resolves when every payment put so far is on disk or has failed. */
-  drain(): Promise<void>;
-}
-
-/** Takes the payments that were new, right after their commit. */
-export function openAcceptance(options: {
-  database: Database;
-  handOver: (payments: readonly PaymentRow[]) => void;
-  /** The caller's name, stored with each payment. */
-  client_id: string;
-  metrics: KitMetrics;
-  clock: Clock;
-}): Acceptance {
+/** Opens the accepting end of the kit. */
+export function openAcceptance(
+  options: Omit<KitContext, 'log'> & {
+    /** Takes the payments that were new, right after their commit. */
+    readonly handOver: (payments: readonly PaymentRow[]) => void;
+    /** The caller's name, stored with each payment. */
+    readonly client_id: string;
+  },
+) {
   const { database, handOver, client_id, metrics, clock } = options;
 
   const flush = async (requests: NewPayment[]): Promise<PaymentRow[]> => {
@@ -88,7 +74,11 @@ export function openAcceptance(options: {
   });
 
   return {
-    async put(path, body) {
+    /** Returns the payment of this id (RU5). Refuses with INVALID_REQUEST when the body names another id than the path (decision 2). */
+    async put(
+      path: AccountPath & { readonly platform_payment_id: string },
+      body: PaymentInstruction,
+    ): Promise<PaymentRow> {
       const { biller_id, account_id, platform_payment_id } = path;
       if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
         const problem = 'differs from the one in the path';
@@ -106,7 +96,8 @@ export function openAcceptance(options: {
         amount_in_cents,
       });
     },
-    drain: () => group.drain(),
+    /** Resolves when every payment put so far is on disk or has failed. */
+    drain: (): Promise<void> => group.drain(),
   };
 }
 

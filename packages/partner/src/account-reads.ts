@@ -2,7 +2,7 @@
  * Account and balance reads (B1, B2, AC1): read from the AccountSystem on every request. Nothing is cached, so nothing can be stale.
  */
 import { AccountRecord, compileCheck, Refusal, type Balance } from '@duebridge/contract';
-import { DatabaseUnavailable, type Clock, type Log } from '@duebridge/runtime';
+import { DatabaseUnavailable } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
   within,
@@ -10,36 +10,27 @@ import {
   type AccountSystem,
   type BillerRules,
 } from './account-system.ts';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import type { AccountPath } from './store.ts';
-
-/** Reads accounts and balances, and validates every answer. */
-export interface AccountReads {
-  /**
-   * Returns the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND, and SERVICE_UNAVAILABLE when the account system gives
-   * no answer.
-   */
-  account(path: AccountPath): Promise<AccountRecord>;
-  /** Returns its balance; for an account without one an empty object, as no field is required (TR3). Refuses as `account` does. */
-  balance(path: AccountPath): Promise<Balance>;
-}
 
 /** The account system's deadline in milliseconds: a customer is waiting. */
 const DEADLINE_MS = 5_000;
 const isAccount = compileCheck(AccountRecord);
 
 /** Creates the reads. An account of a biller that is not among `billers` (undefined: all are served) does not exist here. */
-export function openAccountReads(options: {
-  accounts: Pick<AccountSystem, 'findAccount'>;
-  billers: readonly BillerRules[] | undefined;
-  metrics: KitMetrics;
-  log: Log;
-  clock: Clock;
-}): AccountReads {
+export function openAccountReads(
+  options: Omit<KitContext, 'database'> & {
+    readonly accounts: Pick<AccountSystem, 'findAccount'>;
+    readonly billers: readonly BillerRules[] | undefined;
+  },
+) {
   const { accounts, billers, metrics, log, clock } = options;
   const served = billers && new Set(billers.map((biller) => biller.biller_id));
 
-  /** An error, a late answer or an invalid one says nothing about the account, so the caller should retry. */
+  /**
+   * Returns the account record (decision 4). Refuses with ACCOUNT_NOT_FOUND; and with SERVICE_UNAVAILABLE after an error, a late answer or an
+   * invalid one, which say nothing about the account.
+   */
   const account = async ({ biller_id, account_id }: AccountPath): Promise<AccountRecord> => {
     if (served && !served.has(biller_id)) throw new Refusal('ACCOUNT_NOT_FOUND');
     const began = clock.monotonic();
@@ -62,7 +53,11 @@ export function openAccountReads(options: {
     return answer;
   };
 
-  return { account, balance: async (path) => (await account(path)).balance ?? {} };
+  return {
+    account,
+    /** Returns its balance; for an account without one an empty object, as no field is required (TR3). Refuses as `account` does. */
+    balance: async (path: AccountPath): Promise<Balance> => (await account(path)).balance ?? {},
+  };
 }
 
 /** Throws WrongAnswer. A case-insensitive lookup may have returned another customer's account. */

@@ -13,7 +13,7 @@
  * leaves it, and its sweep finds it again if it has not ended. Where a call to another system lies in between, claims decide (claims.ts).
  */
 import assert from 'node:assert/strict';
-import { messageOf, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { messageOf } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
   type AccountSystem,
@@ -22,7 +22,7 @@ import {
 import { readRules } from './business-rules.ts';
 import { endByHand, type ByHand, type EndedByHand } from './end-by-hand.ts';
 import { openLease, type Lease } from './claims.ts';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext, KitMetrics } from './metrics.ts';
 import { InOwnSystem } from './post-in-own-system.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried, type Way } from './posting.ts';
@@ -61,8 +61,7 @@ export interface KitHealth {
 }
 
 /** How payments are applied. */
-export interface ApplierOptions {
-  readonly database: Database;
+export interface ApplierOptions extends KitContext {
   readonly accounts: AccountSystem;
   /** Undefined: every biller that has accounts. Otherwise a payment for another biller fails. */
   readonly billers: readonly BillerRules[] | undefined;
@@ -70,9 +69,6 @@ export interface ApplierOptions {
   readonly holdMs: number;
   /** Called with the new rows after their commit. */
   readonly announce: (ended: readonly PaymentRow[]) => void;
-  readonly metrics: KitMetrics;
-  readonly log: Log;
-  readonly clock: Clock;
 }
 
 /** The applying end of the kit; nothing runs before `start` or `take`. */

@@ -8,14 +8,8 @@
  * step (F87). A replica whose row is gone has lost its claims for good: it goes on under a new id, and makes them anew.
  */
 import { randomUUID } from 'node:crypto';
-import {
-  messageOf,
-  sql,
-  type Clock,
-  type Database,
-  type Log,
-  type Transaction,
-} from '@duebridge/runtime';
+import { messageOf, sql, type Transaction } from '@duebridge/runtime';
+import type { KitContext } from './metrics.ts';
 import { IS_FREE } from './store.ts';
 
 /** A replica is dead when its lease has not changed for so long, as seen by another one. */
@@ -24,20 +18,6 @@ const LEASE_MS = 30_000;
 const RENEW_MS = 5_000;
 /** No call starts when the last renewal is older than this: another replica might take over during the call. */
 const TRUST_MS = 20_000;
-
-/** The lease of this process. */
-export interface Lease {
-  /** The id under which this replica claims; a new one after its row was deleted. */
-  readonly replica_id: string;
-  /** Resolves with `replica_id` once the lease is held, immediately if it already is; rejects when the database is unavailable. */
-  hold(): Promise<string>;
-  /** Whether a call may start now for a payment that was claimed under this id. */
-  covers(replica_id: string): boolean;
-  /** False when a lease that was held has not been renewed in time, so that no call may start. */
-  isRenewed(): boolean;
-  /** Stops renewing. Other replicas take over what it has claimed after thirty seconds. */
-  stop(): Promise<void>;
-}
 
 // Replicas of earlier versions compare the time with the database's clock.
 const renewStatement = sql(
@@ -77,7 +57,7 @@ interface OtherLease {
 }
 
 /** Creates a lease; nothing is written before the first `hold`. */
-export function openLease(options: { database: Database; log: Log; clock: Clock }): Lease {
+export function openLease(options: Omit<KitContext, 'metrics'>) {
   const { database, log, clock } = options;
   const stopped = new AbortController();
   let replica_id = randomUUID();
@@ -160,17 +140,22 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
     clock.now() - renewedAt.wall < TRUST_MS;
 
   return {
-    get replica_id() {
+    /** The id under which this replica claims; a new one after its row was deleted. */
+    get replica_id(): string {
       return replica_id;
     },
-    async hold() {
+    /** Resolves with `replica_id` once the lease is held, immediately if it already is; rejects when the database is unavailable. */
+    async hold(): Promise<string> {
       keeping ??= keep();
       if (renewedAt === undefined) await renew();
       return replica_id;
     },
-    covers: (id) => id === replica_id && isFresh(),
-    isRenewed: () => renewedAt === undefined || isFresh(),
-    async stop() {
+    /** Whether a call may start now for a payment that was claimed under this id. */
+    covers: (id: string): boolean => id === replica_id && isFresh(),
+    /** False when a lease that was held has not been renewed in time, so that no call may start. */
+    isRenewed: (): boolean => renewedAt === undefined || isFresh(),
+    /** Stops renewing. Other replicas take over what it has claimed after thirty seconds. */
+    async stop(): Promise<void> {
       stopped.abort();
       await keeping;
       if (renewedAt) {
@@ -181,6 +166,9 @@ export function openLease(options: { database: Database; log: Log; clock: Clock 
     },
   };
 }
+
+/** The lease of this process. */
+export type Lease = ReturnType<typeof openLease>;
 
 const claimStatement = sql(
   'kit_claim_payments',

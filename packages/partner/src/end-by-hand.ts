@@ -1,7 +1,7 @@
 /** The ends of a payment that do not come from a posting: an operator's cancel (ST4, decision 18), and a report of the biller's own system. */
 import assert from 'node:assert/strict';
-import { sql, type Database, type Log } from '@duebridge/runtime';
-import type { KitMetrics } from './metrics.ts';
+import { sql } from '@duebridge/runtime';
+import type { KitContext } from './metrics.ts';
 import { columns, endPayments, writeAudit, type PaymentEnd, type PaymentRow } from './store.ts';
 
 /** What came of it. */
@@ -35,7 +35,7 @@ const lockClaimStatement = sql(
  * refused (post-in-own-system.ts). A report that contradicts the recorded end changes nothing: it is kept in the audit, counted and logged.
  */
 export async function endByHand(
-  on: { readonly database: Database; readonly metrics: KitMetrics; readonly log: Log },
+  on: Omit<KitContext, 'clock'>,
   end: PaymentEnd,
   { actor, event, reason }: ByHand,
 ): Promise<EndedByHand> {

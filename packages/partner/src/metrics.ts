@@ -1,5 +1,12 @@
 /** The metrics of the kit. Labels are closed sets, never ids. */
-import { createMetrics, type Database, type Metrics } from '@duebridge/runtime';
+import type { TerminalStatus } from '@duebridge/contract';
+import {
+  createMetrics,
+  type Clock,
+  type Database,
+  type Log,
+  type Metrics,
+} from '@duebridge/runtime';
 import type { Standing } from './store.ts';
 
 const counters = {
@@ -29,26 +36,11 @@ const standings = {
 /** The operations of an account system. */
 export type CoreOperation = 'find_account' | 'post' | 'lookup';
 
-/** The kit's counters. */
-export interface KitMetrics {
-  count(name: keyof typeof counters, by?: number): void;
-  /** Payments ended here, by final status. */
-  ended(status: 'succeeded' | 'failed' | 'canceled', by: number): void;
-  /** Seconds from initiated_at to posted_at. */
-  observePosting(seconds: number): void;
-  /** Duration of calls to the account system in seconds. */
-  observeCore(operation: CoreOperation, seconds: number): void;
-  /** What has not ended, as last counted. */
-  standing(state: keyof typeof standings, standing: Standing): void;
-  /** Registers a metric that is read on demand. */
-  watch(name: keyof typeof watched, value: () => number): void;
-}
-
 /** Registers the kit's metrics; without a registry nobody reads them. */
 export function kitMetrics(
   metrics: Metrics = createMetrics({ processFigures: false }),
   database?: Database,
-): KitMetrics {
+) {
   const gauge = (name: string, help: string, value: () => number): void =>
     void metrics.gauge(`duebridge_kit_${name}`, help, [], value);
   const counts = Object.fromEntries(
@@ -83,11 +75,29 @@ export function kitMetrics(
     if (database) gauge(`pool_${state}`, help, () => database.stats()[state]);
   }
   return {
-    count: (name, by) => counts[name]?.inc(by),
-    ended: (status, by) => ended.inc({ status }, by),
-    observePosting: (seconds) => posting.observe(seconds),
-    observeCore: (operation, seconds) => core.observe({ operation }, seconds),
-    standing: (state, now) => void last.set(state, now),
-    watch: (name, value) => gauge(name, watched[name], value),
+    count: (name: keyof typeof counters, by?: number): void => counts[name]?.inc(by),
+    /** Payments ended here, by final status. */
+    ended: (status: TerminalStatus, by: number): void => ended.inc({ status }, by),
+    /** Seconds from initiated_at to posted_at. */
+    observePosting: (seconds: number): void => posting.observe(seconds),
+    /** Duration of calls to the account system in seconds. */
+    observeCore: (operation: CoreOperation, seconds: number): void =>
+      core.observe({ operation }, seconds),
+    /** What has not ended, as last counted. */
+    standing: (state: keyof typeof standings, now: Standing): void => void last.set(state, now),
+    /** Registers a metric that is read on demand. */
+    watch: (name: keyof typeof watched, value: () => number): void =>
+      gauge(name, watched[name], value),
   };
+}
+
+/** The kit's metrics. */
+export type KitMetrics = ReturnType<typeof kitMetrics>;
+
+/** What every part of the kit is opened with. */
+export interface KitContext {
+  readonly database: Database;
+  readonly metrics: KitMetrics;
+  readonly log: Log;
+  readonly clock: Clock;
 }

@@ -15,13 +15,7 @@
  * signal aborted. Only the life of this process bounds a call that does neither; `settle` ends its payments.
  */
 import assert from 'node:assert/strict';
-import {
-  DatabaseUnavailable,
-  groupCommit,
-  type Clock,
-  type Database,
-  type Log,
-} from '@duebridge/runtime';
+import { DatabaseUnavailable, groupCommit } from '@duebridge/runtime';
 import {
   checkedOutcome,
   checkedOutcomes,
@@ -35,7 +29,7 @@ import {
 import { refusals, type Rules } from './business-rules.ts';
 import { claimPayments, type Lease } from './claims.ts';
 import { endByHand } from './end-by-hand.ts';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import type { Tried, Try, Way } from './posting.ts';
 import {
   endPayments,
@@ -53,15 +47,11 @@ const LOOKUP_MS = 5_000;
 const group = { maxBatch: 512, maxQueued: 100_000 };
 
 /** What this way of posting needs. */
-export interface OwnSystemOptions {
-  readonly database: Database;
+export interface OwnSystemOptions extends KitContext {
   readonly accounts: AccountsInOwnSystem;
   readonly rules: Rules;
   readonly lease: Lease;
   readonly announce: (ended: readonly PaymentRow[]) => void;
-  readonly metrics: KitMetrics;
-  readonly log: Log;
-  readonly clock: Clock;
 }
 
 /** Posting by calls of the biller's own system. */

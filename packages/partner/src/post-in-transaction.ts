@@ -23,7 +23,7 @@ import {
 } from './account-system.ts';
 import { refusals, type Rules } from './business-rules.ts';
 import { postedByLedger } from './ledger.ts';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import type { Tried, Way } from './posting.ts';
 import {
   endPayments,
@@ -52,13 +52,10 @@ const stepMs = { group: 800, first: 500, repeat: 10_000 };
 const LOCK_MS = 100;
 
 /** What this way of posting needs. */
-export interface InTransactionOptions {
-  readonly database: Database;
+export interface InTransactionOptions extends Omit<KitContext, 'log'> {
   readonly accounts: AccountsInTransaction;
   readonly rules: Rules;
   readonly announce: (ended: readonly PaymentRow[]) => void;
-  readonly metrics: KitMetrics;
-  readonly clock: Clock;
 }
 
 /** Posting in the kit's transaction. */

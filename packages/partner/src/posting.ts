@@ -15,7 +15,7 @@
  */
 import type { Clock } from '@duebridge/runtime';
 import { within } from './account-system.ts';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import { accountKey, type PaymentRow } from './store.ts';
 
 /** Maximum payments in one group: more would gain little throughput and delay the first payment. */
@@ -99,7 +99,7 @@ export class Posting {
   #isScheduled = false;
   #isStopping = false;
 
-  constructor(way: Way, { clock, metrics }: { clock: Clock; metrics: KitMetrics }) {
+  constructor(way: Way, { clock, metrics }: Pick<KitContext, 'clock' | 'metrics'>) {
     this.#way = way;
     this.#clock = clock;
     if (way.together) {

@@ -9,9 +9,8 @@
  * The poll reads all awaited ids in one statement, ten times a second: at most 4,000 ids, which take PostgreSQL about ten milliseconds. LISTEN/NOTIFY was rejected: every notifying commit queues behind a lock of the whole database
  * server, which is expensive under many postings, and its payload holds 200 ids at most.
  */
-import type { Clock, Database, Log } from '@duebridge/runtime';
 import { messageOf } from '@duebridge/runtime';
-import type { KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import { findEnded, findPayments, type AccountPath, type PaymentRow } from './store.ts';
 
 /**
@@ -24,36 +23,8 @@ const LONGEST_WAIT_MS = 25_000;
 /** Pause between two polls for payments that other replicas ended: half of it is the mean delay of such a reader. */
 const LOOK_PAUSE_MS = 100;
 
-/** The reading end of the kit. */
-export interface StatusReads {
-  /** Returns the payment, or undefined when there is none, or it is of another account than that of the path (decision 9). */
-  read(platform_payment_id: string, of?: AccountPath): Promise<PaymentRow | undefined>;
-  /**
-   * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One of another
-   * account is answered as absent, at once. `applied` is false when too
-   * many reads wait already and this one did not wait.
-   */
-  readWaiting(
-    platform_payment_id: string,
-    of: AccountPath,
-    ms: number,
-    signal: AbortSignal,
-  ): Promise<{ payment: PaymentRow | undefined; applied: boolean }>;
-  /** Wakes the readers of these payments; call it after the commit that ended them. */
-  announce(ended: readonly PaymentRow[]): void;
-  /** Ends all waiting immediately and permanently. */
-  stop(): Promise<void>;
-}
-
-/** Creates the reading end. */
-export function openStatusReads(options: {
-  database: Database;
-  metrics: KitMetrics;
-  log: Log;
-  clock: Clock;
-  /** Maximum connections of the server; undefined: unknown. */
-  maxConnections?: number;
-}): StatusReads {
+/** Creates the reading end. `maxConnections`: those of the server; undefined: unknown. */
+export function openStatusReads(options: KitContext & { readonly maxConnections?: number }) {
   const { database, metrics, log, clock } = options;
   const limit = Math.min(MAX_WAITING, Math.floor((options.maxConnections ?? Infinity) / 2));
   const waiters = new Map<string, Set<(payment: PaymentRow) => void>>();
@@ -62,6 +33,7 @@ export function openStatusReads(options: {
   let looking: Promise<void> | undefined;
   metrics.watch('waiting_reads', () => waiting);
 
+  /** Returns the payment, or undefined when there is none, or it is of another account than that of the path (decision 9). */
   const read = async (id: string, of?: AccountPath): Promise<PaymentRow | undefined> => {
     const payment = (await findPayments(database, [id])).get(id);
     const isOther =
@@ -69,6 +41,7 @@ export function openStatusReads(options: {
     return isOther === true ? undefined : payment;
   };
 
+  /** Wakes the readers of these payments; call it after the commit that ended them. */
   const announce = (ended: readonly PaymentRow[]): void => {
     for (const payment of ended) {
       for (const wake of waiters.get(payment.platform_payment_id) ?? []) wake(payment);
@@ -91,7 +64,16 @@ export function openStatusReads(options: {
   return {
     read,
     announce,
-    async readWaiting(id, of, ms, signal) {
+    /**
+     * Returns the payment as soon as it has ended, or as it is when `ms` milliseconds have passed or `signal` aborts. One of another
+     * account is answered as absent, at once. `applied` is false when too many reads wait already and this one did not wait.
+     */
+    async readWaiting(
+      id: string,
+      of: AccountPath,
+      ms: number,
+      signal: AbortSignal,
+    ): Promise<{ payment: PaymentRow | undefined; applied: boolean }> {
       if (waiting >= limit || stopped.signal.aborted) {
         return { payment: await read(id, of), applied: false };
       }
@@ -117,7 +99,8 @@ export function openStatusReads(options: {
         over.abort();
       }
     },
-    async stop() {
+    /** Ends all waiting immediately and permanently. */
+    async stop(): Promise<void> {
       stopped.abort();
       await looking;
     },

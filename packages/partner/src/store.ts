@@ -12,36 +12,21 @@ import type {
 } from '@duebridge/contract';
 import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
-/** A payment as stored: the record of the wire (decision 3). */
-export interface PaymentRow {
-  readonly platform_payment_id: string;
-  readonly payment_id: string;
-  readonly platform_batch_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly status: PaymentStatus;
-  readonly amount_in_cents: number;
-  /** ISO 8601, UTC, milliseconds, of the database's clock (PF7, decision 12). */
-  readonly initiated_at: string;
-  readonly posted_at: string | null;
+/** A payment as stored: the record of the wire (decision 3), with times of the database's clock in UTC (PF7, decision 12). */
+export type PaymentRow = Readonly<Required<Omit<PaymentRecord, 'failure_reason'>>> & {
   readonly failure_reason: string | null;
-}
-
-/** The contents of a first request. */
-export interface NewPayment {
-  readonly platform_payment_id: string;
-  readonly platform_batch_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-  /** Who put it. Kept for servers of the version before, which show a payment to its client alone. */
-  readonly client_id: string;
-  readonly amount_in_cents: number;
-}
+};
 
 /** An account as it is named in a path. */
-export interface AccountPath {
-  readonly biller_id: string;
-  readonly account_id: string;
+export type AccountPath = Pick<PaymentRow, 'biller_id' | 'account_id'>;
+
+/** The contents of a first request. */
+export interface NewPayment extends AccountPath {
+  readonly platform_payment_id: string;
+  readonly platform_batch_id: string;
+  /** Who put it: kept, and never read to decide anything. */
+  readonly client_id: string;
+  readonly amount_in_cents: number;
 }
 
 /** Both ids in one text; neither can contain a line break. */
@@ -50,19 +35,8 @@ export function accountKey({ biller_id, account_id }: AccountPath): string {
 }
 
 /** The row in wire form (decision 3): failure_reason when, and only when, it failed (PF5). */
-export function toRecord(row: PaymentRow): PaymentRecord {
-  return {
-    payment_id: row.payment_id,
-    platform_payment_id: row.platform_payment_id,
-    platform_batch_id: row.platform_batch_id,
-    biller_id: row.biller_id,
-    account_id: row.account_id,
-    status: row.status,
-    amount_in_cents: row.amount_in_cents,
-    initiated_at: row.initiated_at,
-    posted_at: row.posted_at,
-    ...(row.failure_reason === null ? undefined : { failure_reason: row.failure_reason }),
-  };
+export function toRecord({ failure_reason, ...record }: PaymentRow): PaymentRecord {
+  return failure_reason === null ? record : { ...record, failure_reason };
 }
 
 /** These fields of the rows, an array each: the parameters of an `unnest`. */
@@ -73,8 +47,8 @@ export function arraysOf<T extends object>(
   return fields.map((field) => rows.map((row) => row[field] ?? null));
 }
 
-/** The columns of a PaymentRow. */
-export const columns = `platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, status, amount_in_cents, initiated_at,
+/** The columns of a PaymentRow, in the order of the wire. */
+export const columns = `payment_id, platform_payment_id, platform_batch_id, biller_id, account_id, status, amount_in_cents, initiated_at,
   posted_at, failure_reason`;
 
 const insertStatement = sql(
