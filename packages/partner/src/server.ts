@@ -22,55 +22,41 @@ import {
   openServerDatabase,
   silentLog,
   takesWrites,
+  type Config,
   type Database,
   type Log,
   type ServerDatabase,
   type ServerDatabaseOptions,
 } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
-import type { AccountSystem, BillerRules } from './account-system.ts';
+import type { AccountSystem } from './account-system.ts';
 import { mountPartnerAdmin } from './admin.ts';
 import type { AuthOptions } from './auth.ts';
 import { migrations } from './migrations.ts';
 import { partnerKit } from './plugin.ts';
+import type { variables } from './variables.ts';
 
-/** Everything a partner server needs to know. */
-export interface PartnerConfig {
+type Environment = Config<typeof variables>;
+
+/**
+ * Everything a partner server needs to know. What is left out has the default of its variable, but for `databaseWaitSeconds`: a program that
+ * starts a partner itself does not wait for its database.
+ */
+export interface PartnerConfig extends Partial<
+  Omit<
+    Environment,
+    'logLevel' | 'holdSeconds' | 'key' | 'keyHeader' | `client${string}` | `accounts${string}`
+  >
+> {
   /** How the operations are protected (S3). */
   readonly auth: AuthOptions;
-  /** The billers served, with their rules; default: every biller that has accounts. */
-  readonly billers?: readonly BillerRules[] | undefined;
   /** Makes the account system on the opened database; default: the ledger. */
   readonly accounts?: ((database: Database) => AccountSystem | Promise<AccountSystem>) | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds; default 0. */
-  readonly holdMs?: number | undefined;
-  /** Address of the public listener; default 127.0.0.1. */
-  readonly host?: string | undefined;
-  /** Port of the public listener; default 4100 (decision 27), 0 for any free one. */
-  readonly port?: number | undefined;
-  /** Address of the admin listener; default 127.0.0.1, whatever `host` is. */
-  readonly adminHost?: string | undefined;
-  /**
-   * Host names accepted by the admin listener, besides addresses; default: only localhost on this machine, any name elsewhere.
-   */
-  readonly adminHosts?: readonly string[] | undefined;
-  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks; default: those of this machine. */
-  readonly trustedProxies?: readonly string[] | undefined;
-  /** Port of the admin listener; default 4101 (decision 27), 0 for any free one. */
-  readonly adminPort?: number | undefined;
+  readonly holdMs?: number;
   /** Whether to apply missing migrations at the start; default true. */
-  readonly migrate?: boolean | undefined;
-  /** PostgreSQL to use; without it the embedded one in `dataDirectory` (decision 28). */
-  readonly databaseUrl?: string | undefined;
-  /** Seconds for which the start waits for a database that does not answer; default 0. */
-  readonly databaseWaitSeconds?: number | undefined;
-  /** Maximum connections; default 10. */
-  readonly databaseConnections?: number | undefined;
-  /** Directory of the embedded database and a generated admin key; default DUEBRIDGE_DATA_DIR or `.duebridge`. */
-  readonly dataDirectory?: string | undefined;
-  /** Bearer key of the admin API; default: generated once and kept in the data directory. */
-  readonly adminKey?: string | undefined;
-  readonly log?: Log | undefined;
+  readonly migrate?: boolean;
+  readonly log?: Log;
 }
 
 /** A running partner server. */
@@ -94,15 +80,7 @@ export function migratePartner(database: Database, log: Log = silentLog): Promis
 
 /** Opens the kit's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
 export function openPartnerDatabase(
-  config: Pick<
-    PartnerConfig,
-    | 'databaseUrl'
-    | 'databaseWaitSeconds'
-    | 'databaseConnections'
-    | 'dataDirectory'
-    | 'migrate'
-    | 'log'
-  >,
+  config: Partial<PartnerConfig>,
   more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside'>> = {},
 ): Promise<ServerDatabase> {
   return openServerDatabase({
