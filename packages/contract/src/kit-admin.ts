@@ -1,6 +1,5 @@
 /**
- * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches, access tokens and the
- * audit, and the table of its operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing
+ * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches and the audit, and the table of its operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing
  * errors.
  */
 import { Type, type Static } from 'typebox';
@@ -132,11 +131,5 @@ export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
     summary: 'List the audit: what happened outside the normal life of payments, newest first',
     query: KitAuditQuery,
     reply: KitAuditPage,
-  },
-  revoke_kit_tokens: {
-    call: 'POST /access-tokens/revoke',
-    summary: 'End all access tokens, at every replica within five seconds',
-    body: OperatorReason,
-    reply: Type.Object({ tokens_revoked: t.count() }),
   },
 });

@@ -1,5 +1,5 @@
 /**
- * The operator's side of the kit (decision 30): accounts, payments, batches, access tokens and the audit of them. On a
+ * The operator's side of the kit (decision 30): accounts, payments, batches and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
 import { Readable } from 'node:stream';
@@ -30,7 +30,6 @@ import {
   listPayments,
   readAudit,
   toRecord,
-  writeAudit,
   type PaymentRow,
 } from './store.ts';
 
@@ -93,14 +92,6 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
       .header('Content-Disposition', `attachment; filename="${platform_batch_id}.csv"`);
     // Fastify streams it; the table's response type describes the whole text.
     return Readable.from(lines) as unknown as string;
-  });
-  on(routes.revoke_kit_tokens, async ({ body: { reason } }) => {
-    const tokens_revoked = await kit.revokeTokens();
-    const detail = { tokens_revoked, reason };
-    await writeAudit(database, [
-      { platform_payment_id: null, actor: ADMIN_KEY_ACTOR, event: 'tokens_revoked', detail },
-    ]);
-    return { tokens_revoked };
   });
   on(routes.list_kit_audit, ({ query }) => auditPage(database, query));
 }

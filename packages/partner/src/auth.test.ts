@@ -217,23 +217,22 @@ test('a request without a credential, or with a garbled or unknown one, reaches 
   assert.equal(told['www-authenticate'], 'Bearer');
 });
 
-test('a revoked token is refused at every replica within five seconds [OA4 F95]', async (t) => {
+test('a token ends with the secret for which it was issued; one of the version before ends by itself [OA4 KT11 F67]', async (t) => {
   const database = await kitDatabase(t);
-  await haveAccounts(database);
-  const clock = manualClock();
-  const auth = client;
-  const [here, there] = [
-    openAuthenticator({ auth, database, clock }),
-    openAuthenticator({ auth, database, clock }),
-  ];
-  const { access_token } = await here.issue!(formOf('read'));
-  const headers = { authorization: `Bearer ${access_token}` };
-  await here.authenticate(headers, 'read');
-  await there.authenticate(headers, 'read');
-  assert.equal(await here.revoke(), 1);
-  await assert.rejects(async () => here.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
-  await clock.advance(5_000);
-  await assert.rejects(async () => there.authenticate(headers, 'read'), { code: 'UNAUTHORIZED' });
+  const open = (...secrets: string[]) =>
+    openAuthenticator({ auth: { ...client, secrets }, database, clock: manualClock() });
+  const [old, next] = ['first-secret-1234', 'second-secret-123'];
+  const both = open(next, old);
+  const headersOf = async (secret: string): Promise<{ authorization: string }> => {
+    const { access_token } = await both.issue!(formOf('read', client, secret));
+    return { authorization: `Bearer ${access_token}` };
+  };
+  const [ofOld, ofNext] = [await headersOf(old), await headersOf(next)];
+  for (const headers of [ofOld, ofNext]) await both.authenticate(headers, 'read');
+  await open(next).authenticate(ofNext, 'read');
+  await assert.rejects(open(next).authenticate(ofOld, 'read'), { code: 'UNAUTHORIZED' });
+  await database.query('UPDATE duebridge_partner.access_token SET secret_sha256 = NULL');
+  await open(next).authenticate(ofOld, 'read');
 });
 
 test('tokens and secrets are not stored in the clear, and old tokens are forgotten [OA1]', async (t) => {
@@ -257,14 +256,6 @@ test('tokens and secrets are not stored in the clear, and old tokens are forgott
   );
   await authenticator.issue!(formOf('read'));
   assert.equal((await database.query('SELECT 1 FROM duebridge_partner.access_token')).length, 1);
-});
-
-test('both secrets are valid during a rotation [OA1 F67]', async (t) => {
-  const rotating = { ...client, secrets: ['first-secret-1234', 'second-secret-123'] };
-  const partner = await oauthPartner(t, rotating);
-  for (const secret of rotating.secrets) {
-    assert.equal((await askToken(partner, formOf('read', rotating, secret))).status, 200);
-  }
 });
 
 test('a change of credentials does not cut the platform off from its payments [PF2 RU5 KY1 OA1]', async (t) => {
@@ -354,8 +345,7 @@ test('a key or client that would be weak or ambiguous is refused at the start [K
     );
   }
   const shortest = keyed('x-api-key', 'x'.repeat(16));
-  const withKey = openAuthenticator({ auth: shortest, database, clock: manualClock() });
-  assert.equal(await withKey.revoke(), 0, 'a key has no tokens');
+  openAuthenticator({ auth: shortest, database, clock: manualClock() });
 });
 
 test('a client that requests a token for each call gets 429 with Retry-After, and its tokens keep working [OA2 LI1]', async (t) => {

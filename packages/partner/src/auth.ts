@@ -2,9 +2,9 @@
  * Who may call the partner's operations (S3): OAuth 2.0 client credentials (OA1-OA4, SC1), or one static key (KY1, KY2). One of the
  * two for a deployment, never both (decision 15).
  *
- * Secrets and keys are those of the configuration: one, or two during a rotation. Checks of tokens are answered from memory: what was
- * read of one is remembered for five seconds (keys.ts), so that a revocation holds at every replica within them. Secrets, keys and tokens
- * are compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
+ * Secrets and keys are those of the configuration: one, or two during a rotation. A token ends with the secret for which it was issued.
+ * Checks of tokens are answered from memory: what was read of one is remembered for five seconds (keys.ts). Secrets, keys and tokens are
+ * compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
  * constant-time comparison.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -60,8 +60,6 @@ export interface Authenticator {
    * secrets or requests too many tokens.
    */
   readonly issue?: (form: AccessTokenRequest) => Promise<AccessTokenReply>;
-  /** Ends all access tokens, at every replica within five seconds; returns how many. */
-  revoke(): Promise<number>;
 }
 
 /** Life of an access token in seconds: the interface's sample. */
@@ -119,7 +117,6 @@ function keyAuthenticator(options: KeyOptions): Authenticator {
       if (typeof given !== 'string') throw unauthorized();
       if (!isOneOf(sha256(given), keys)) throw unauthorized();
     },
-    revoke: () => Promise.resolve(0),
   };
 }
 
@@ -147,9 +144,7 @@ function sha256(text: string): Buffer {
 
 /** Compares with all of them whatever the outcome, so that timing reveals nothing. */
 function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {
-  let found = false;
-  for (const known of digests) found = timingSafeEqual(digest, known) || found;
-  return found;
+  return digests.filter((known) => timingSafeEqual(digest, known)).length > 0;
 }
 
 // OAuth --------------------------------------------------------------------------------------------------------------------
@@ -163,26 +158,23 @@ interface KnownToken {
 interface TokenRow {
   readonly client_id: string;
   readonly scope: string;
+  /** Null for a token that the version before issued. */
+  readonly secret_sha256: Buffer | null;
   readonly seconds_left: number;
 }
 
 const issueStatement = sql(
   'kit_issue_token',
-  `INSERT INTO duebridge_partner.access_token (token_sha256, client_id, scope, expires_at)
-   VALUES ($1, $2, $3, clock_timestamp() + $4::int * interval '1 second')`,
+  `INSERT INTO duebridge_partner.access_token (token_sha256, client_id, secret_sha256, scope, expires_at)
+   VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int * interval '1 second')`,
 );
 
+// The version before revoked tokens.
 const findTokenStatement = sql(
   'kit_find_token',
-  `SELECT token_sha256, client_id, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
+  `SELECT token_sha256, client_id, secret_sha256, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
      FROM duebridge_partner.access_token
     WHERE token_sha256 = ANY($1::bytea[]) AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
-);
-
-const revokeStatement = sql(
-  'kit_revoke_tokens',
-  `UPDATE duebridge_partner.access_token SET revoked_at = clock_timestamp()
-    WHERE client_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() RETURNING 1`,
 );
 
 // Delete a few expired tokens with every token issued, which keeps the table as small as the set of live tokens.
@@ -213,8 +205,9 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
   const look = async (token: string): Promise<KnownToken | undefined> => {
     const askedAt = clock.monotonic();
     const row = await lookUp(sha256(token));
-    // A client that is no longer configured is refused with its tokens that have not expired.
+    // A client or a secret that is no longer configured is refused with its tokens that have not expired.
     if (row?.client_id !== client_id) return undefined;
+    if (row.secret_sha256 !== null && !isOneOf(row.secret_sha256, digests)) return undefined;
     return { scopes: row.scope.split(' '), expiresAt: askedAt + row.seconds_left * 1000 };
   };
 
@@ -233,7 +226,8 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
 
     async issue(form) {
       // Both are compared whatever the other is, so that timing reveals nothing.
-      const isRight = isOneOf(sha256(form.client_secret ?? ''), digests);
+      const secret = sha256(form.client_secret ?? '');
+      const isRight = isOneOf(secret, digests);
       if (!isOneOf(sha256(form.client_id ?? ''), [sha256(client_id)]) || !isRight) {
         const permit = failed.take('');
         if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
@@ -247,15 +241,10 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
       if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
       const access_token = newKey('dbp_');
       const scope = scopes.join(' ');
-      await database.query(issueStatement, [sha256(access_token), client_id, scope, TOKEN_SECONDS]);
+      const values = [sha256(access_token), client_id, secret, scope, TOKEN_SECONDS];
+      await database.query(issueStatement, values);
       await database.query(forgetStatement, []);
       return { access_token, token_type: 'Bearer', expires_in: TOKEN_SECONDS, scope };
-    },
-
-    async revoke() {
-      const rows = await database.query(revokeStatement, [client_id]);
-      known.forget();
-      return rows.length;
     },
   };
 }

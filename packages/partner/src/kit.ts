@@ -92,8 +92,6 @@ export interface PartnerKit {
     actor?: string,
     reason?: string,
   ): Promise<EndedByHand>;
-  /** Ends all access tokens, at every replica within five seconds; returns how many. */
-  revokeTokens(): Promise<number>;
   /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
   sweep(): Promise<number>;
   /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
@@ -169,7 +167,7 @@ function openStages(
 }
 
 /** What a running kit offers besides its routes. */
-function kitOf({ accounts, applier, authenticator }: Stages): PartnerKit {
+function kitOf({ accounts, applier }: Stages): PartnerKit {
   return {
     cancel: (platform_payment_id, actor, reason) =>
       applier.end(
@@ -187,7 +185,6 @@ function kitOf({ accounts, applier, authenticator }: Stages): PartnerKit {
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
       return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
-    revokeTokens: () => authenticator.revoke(),
     sweep: () => applier.sweep(0),
     get health() {
       return applier.health;

@@ -1,21 +1,10 @@
-/** A day of the kit's operator: batches, payments that another system ended, tokens that are revoked, and their audit. */
+/** A day of the kit's operator: batches, payments that another system ended, and their audit. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
-import type { BatchStatement, KitAuditPage } from '@duebridge/contract';
-import { until } from '@duebridge/runtime/testing';
+import type { BatchStatement } from '@duebridge/contract';
 import type { AccountsInOwnSystem } from './account-system.ts';
-import {
-  ended,
-  haveAccounts,
-  instruction,
-  paymentPath,
-  startAdmin,
-  startKit,
-  type TestPartner,
-} from '../test/kit.ts';
-
-const reason = 'a test';
+import { ended, haveAccounts, instruction, paymentPath, startAdmin } from '../test/kit.ts';
 
 test('a batch has the statement that the platform reads, and a file of the same digest [PF3]', async (t) => {
   const admin = await startAdmin(t);
@@ -85,42 +74,5 @@ test('an operator ends a payment held in another system, once, with the reason i
       ['contradicted', 'operator', 'ticket 7'],
       ['settled', 'operator', 'ticket 7'],
     ],
-  );
-});
-
-test('the tokens of a client are ended while the server runs, everywhere within five seconds [OA1 OA3]', async (t) => {
-  const old = 'a-client-secret-of-the-tests';
-  const auth = { method: 'oauth', client_id: 'platform', secrets: [old] } as const;
-  const admin = await startAdmin(t, { auth });
-  const other = await startKit(admin.database, { auth });
-  await haveAccounts(admin.database);
-  const token = async (at: TestPartner, client_secret: string): Promise<string | undefined> => {
-    const body = new URLSearchParams({
-      grant_type: 'client_credentials',
-      client_id: 'platform',
-      client_secret,
-    }).toString();
-    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
-    return (await at.call('POST', '/oauth/token', { headers, body })).body['access_token'] as
-      | string
-      | undefined;
-  };
-  const read = async (at: TestPartner, access_token: string | undefined): Promise<number> => {
-    const headers = { authorization: `Bearer ${access_token ?? ''}` };
-    return (await at.call('GET', '/biller/acme/account/A-1', { headers })).status;
-  };
-  const held = await token(other, old);
-  assert.equal(await read(other, held), 200);
-  const ended = await admin.call<{ tokens_revoked: number }>('POST', '/access-tokens/revoke', {
-    reason,
-  });
-  assert.equal(ended.body.tokens_revoked, 1);
-  await until('the revocation reaches the other', async () => (await read(other, held)) === 401);
-  assert.equal(await read(other, await token(other, old)), 200);
-
-  const { body: audit } = await admin.call<KitAuditPage>('GET', '/audit?limit=1');
-  assert.deepEqual(
-    audit.entries.map(({ event, actor }) => [event, actor]),
-    [['tokens_revoked', 'operator']],
   );
 });

@@ -7,6 +7,7 @@ CREATE TABLE duebridge_partner.access_token (
   issued_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   expires_at timestamp with time zone NOT NULL,
   revoked_at timestamp with time zone,
+  secret_sha256 bytea,
   CONSTRAINT access_token_pkey PRIMARY KEY (token_sha256)
 );
 

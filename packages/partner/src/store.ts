@@ -308,8 +308,7 @@ export interface AuditLine {
     | 'settled'
     | 'contradicted'
     | 'payments_imported'
-    | 'accounts_imported'
-    | 'tokens_revoked';
+    | 'accounts_imported';
   readonly detail: Readonly<Record<string, string | number>>;
 }
 

@@ -38,7 +38,7 @@ export const COMMANDS: CommandTable = {
     status: { help: 'processing, succeeded, failed or canceled' },
     biller_id: { flags: '--biller <biller_id>', help: 'of one biller' },
     account_id: { flags: '--account <account_id>', help: 'of one account' },
-    event: { help: 'of one kind, such as canceled or tokens_revoked' },
+    event: { help: 'of one kind, such as canceled or accounts_imported' },
     limit: { flags: '--limit <n>', help: 'maximum number of rows' },
     cursor: { help: 'continue from the next_cursor of the previous page' },
     reason: { flags: '--reason <text>' },
@@ -58,11 +58,6 @@ export const COMMANDS: CommandTable = {
         for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
       },
     }),
-    line(
-      'revoke-tokens',
-      routes.revoke_kit_tokens,
-      ({ tokens_revoked }) => `${tokens_revoked} access tokens ended.`,
-    ),
     line('audit', routes.list_kit_audit, auditPage),
     auditVerifyLine(routes.verify_kit_audit),
   ],
