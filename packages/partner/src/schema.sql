@@ -173,24 +173,14 @@ CREATE TRIGGER payment_audit_append_only BEFORE DELETE OR UPDATE ON duebridge_pa
 
 CREATE TRIGGER payment_audit_never_emptied BEFORE TRUNCATE ON duebridge_partner.payment_audit FOR EACH STATEMENT EXECUTE FUNCTION duebridge_partner.refuse_change();
 
-CREATE TABLE duebridge_partner.payment_name (
-  payment_id text COLLATE "C" NOT NULL,
-  platform_payment_id text COLLATE "C" NOT NULL,
-  CONSTRAINT payment_name_pkey PRIMARY KEY (payment_id)
-);
-
 CREATE TABLE duebridge_partner.payment_processing (
   platform_payment_id text COLLATE "C" NOT NULL,
   initiated_at timestamp with time zone NOT NULL,
   claimed_by uuid,
   claimed_at timestamp with time zone,
   not_before timestamp with time zone,
-  cancel_actor text,
-  cancel_reason text,
   CONSTRAINT payment_processing_pkey PRIMARY KEY (platform_payment_id)
 ) WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
-
-CREATE INDEX payment_processing_cancels ON duebridge_partner.payment_processing USING btree (claimed_by) WHERE (cancel_actor IS NOT NULL);
 
 CREATE TABLE duebridge_partner.replica (
   replica_id uuid NOT NULL,
