@@ -8,7 +8,6 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   platformAdminRoutes,
   type BatchPage,
@@ -29,7 +28,7 @@ import { BothSides, gasCompany } from './support/both-sides.ts';
 import { citusServers } from './support/citus.ts';
 import { call, createToken, openSession, type Client } from './support/customer.ts';
 import { listen } from './support/listening.ts';
-import { ACCOUNTS, judge, PATIENCE_MS, startLoad, withBooks } from './support/paying-load.ts';
+import { ACCOUNTS, judge, startLoad, withBooks } from './support/paying-load.ts';
 import { Server } from './support/processes.ts';
 
 /** Payments that customers make at least while processes are killed. */
@@ -176,13 +175,11 @@ test('on a Citus cluster', async (t) => {
         const [first, second] = cluster.nodes;
         assert.ok(first !== undefined && second !== undefined);
         /** Waits until the worker has lost its lease, or has registered again. */
-        const ready = async (isReady: boolean): Promise<void> => {
-          for (const until = performance.now() + PATIENCE_MS; ; await delay(50)) {
+        const ready = (isReady: boolean): Promise<boolean> =>
+          until(`/readyz says ${isReady ? 'ready' : 'not ready'}`, async () => {
             const { status } = await call('GET', `${platform.adminUrl}/readyz`, {});
-            if ((status === 200) === isReady) return;
-            assert.ok(performance.now() < until, `/readyz still answers ${status}`);
-          }
-        };
+            return (status === 200) === isReady;
+          });
         await load.payments(LEAST_PAYMENTS / 4);
         first.kill();
         await ready(false);
@@ -256,7 +253,7 @@ test('on a Citus cluster', async (t) => {
           const reason = 'the biller will never take it';
           const closed = await admin<ReviewClose>('POST', `/payments/${id}/close`, { reason });
           assert.equal(closed.outcome, 'done');
-          assert.equal((await browser.ended(id, PATIENCE_MS)).status, 'failed');
+          assert.equal((await browser.ended(id)).status, 'failed');
           await withBooks(databaseUrl, (books) =>
             until('the release of its funds', async () => {
               const [row] = await books.query<{ state: string; settled: boolean }>(
@@ -385,7 +382,7 @@ async function pay(
   const made = await page.confirm(amount_in_cents, funding_method);
   assert.equal(made.status, 200, JSON.stringify(made.body));
   const { platform_payment_id } = made.body;
-  await page.ended(platform_payment_id, PATIENCE_MS);
+  await page.ended(platform_payment_id);
   return platform_payment_id;
 }
 

@@ -6,12 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { PATIENCE_MS } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
 import { axeIn } from './axe.ts';
 import { launchChromium } from './chromium.ts';
 import { CONFORMANCE_REPORT, startWorkingDay, type WorkingDay } from './console-rig.ts';
-import { PATIENCE_MS } from './rig.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-console-'));
 await buildWeb(join(folder, 'dist'));

@@ -10,7 +10,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, PATIENCE_MS } from '@duebridge/runtime/testing';
 import type { Page as ChromiumPage } from 'playwright-core';
 import { importTool } from '../../scripts/tool.ts';
 import { launchChromium } from './chromium.ts';
@@ -51,9 +51,6 @@ interface Engine {
 
 const PHONE = { width: 390, height: 844 } as const;
 
-/** The longest that any one step may take; the machine may be busy. */
-const PATIENCE_MS = 60_000;
-
 /** What to say where an engine is missing. */
 const MISSING: Readonly<Record<EngineName, string>> = {
   chromium: 'Chromium is not installed (npm package @sparticuz/chromium): not tested in it',
@@ -67,7 +64,7 @@ const MISSING: Readonly<Record<EngineName, string>> = {
 /** Browsers of Debian crash, hang, or drop a key now and then: the last of these visits fails the test. */
 const VISITS = 3;
 /** A visit that takes longer hangs. */
-const VISIT_MS = 180_000;
+const VISIT_MS = PATIENCE_MS;
 
 /**
  * One engine for any number of visits, started at the first. The first tab of a visit that passed is the first of the next one too, with

@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
+import { PATIENCE_MS } from '@duebridge/runtime/testing';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import type { DuebridgeOptions, FrameDouble } from '../../packages/web/src/embed/types.ts';
 import { buildWeb, release } from '../../packages/web/build.ts';
@@ -23,9 +24,6 @@ export interface Heard {
 export type SiteOptions = Omit<Partial<DuebridgeOptions>, 'fetchToken' | 'frame' | 'signal'> & {
   frame?: FrameDouble;
 };
-
-/** The longest that any one thing may take in these tests: as long as on a machine that is ten times too slow. */
-export const PATIENCE_MS = 60_000;
 
 /** The browser files of real releases; absent until the first. */
 const RELEASED = join(import.meta.dirname, '../../packages/web/released');

@@ -10,18 +10,11 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, until } from '@duebridge/runtime/testing';
 import { buildPackages, pack } from '../../scripts/build.ts';
 
 const execute = promisify(execFile);
-
-/** How long a program may take until it listens; a busy machine needs a tenth of it. */
-const START_MS = 60_000;
-
-/** How long a server may take to stop: it finishes what is in hand within ten seconds. */
-const STOP_MS = 30_000;
 
 /** Tests clean up through this: the context of node:test, or its module for a whole file. */
 export interface Cleanup {
@@ -218,18 +211,15 @@ export class Consumer {
       stream.setEncoding('utf8').on('data', (text: string) => (output += text));
     }
     cleanup.after(() => stop(child));
-    for (const until = performance.now() + START_MS; !(await listens(port)); await delay(50)) {
+    const listening = (): string => `${command} listens on ${port}:\n${output}`;
+    await until(listening, () => {
       assert.equal(child.exitCode, null, `${command} has ended:\n${output}`);
-      assert.ok(performance.now() < until, `${command} does not listen on ${port}:\n${output}`);
-    }
+      return listens(port);
+    });
     return {
       async terminate() {
         child.kill('SIGTERM');
-        const until = performance.now() + STOP_MS;
-        while (await listens(port)) {
-          assert.ok(performance.now() < until, `SIGTERM does not reach what ${command} started`);
-          await delay(50);
-        }
+        await until(`SIGTERM ends what ${command} started`, async () => !(await listens(port)));
       },
     };
   }

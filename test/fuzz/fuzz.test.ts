@@ -17,7 +17,7 @@ import {
   platformAdminRoutes,
   platformRoutes,
 } from '@duebridge/contract';
-import { seededRandom } from '@duebridge/runtime/testing';
+import { PATIENCE_MS, seededRandom } from '@duebridge/runtime/testing';
 import { Agent, request } from 'undici';
 import { BothSides, gasCompany } from '../support/both-sides.ts';
 import { call, createToken, openSession } from '../support/customer.ts';
@@ -26,8 +26,6 @@ import { generate, type Generate, type Schema } from './generate.ts';
 /** Every test run uses this seed, so that a change is judged by the same inputs as the last one. */
 const SEED = Number(process.env['DUEBRIDGE_SEED'] ?? 20_260_301);
 const ROUNDS = Number(process.env['DUEBRIDGE_FUZZ_ROUNDS'] ?? 6);
-/** An answer that takes longer is a hang: twice the longest deadline behind an operation. */
-const HANG_MS = 30_000;
 /** Sends a path unchanged; a URL object would normalise it. */
 const caller = new Agent();
 /** A path or a length that no route takes is answered by the router. */
@@ -229,7 +227,7 @@ async function send(
       method,
       headers: { ...headers, 'x-request-id': randomBytes(8).toString('hex') },
       ...(body === undefined ? {} : { body }),
-      signal: AbortSignal.timeout(HANG_MS),
+      signal: AbortSignal.timeout(PATIENCE_MS),
     });
   } catch (error) {
     const name = error instanceof Error ? error.name : '';
@@ -264,7 +262,7 @@ function sendRaw(listener: Listener, bytes: Buffer): Promise<string | undefined>
   return new Promise((resolve) => {
     const socket = connect(Number(port), hostname);
     let text = '';
-    socket.setTimeout(HANG_MS, () => {
+    socket.setTimeout(PATIENCE_MS, () => {
       socket.destroy();
       resolve('hangs');
     });

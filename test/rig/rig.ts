@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientKeyGrant } from '@duebridge/contract';
 import { ensureDatabase, startEmbeddedPostgres, type EmbeddedPostgres } from '@duebridge/runtime';
-import { freePort, seededRandom } from '@duebridge/runtime/testing';
+import { freePort, seededRandom, until } from '@duebridge/runtime/testing';
 import { gasCompany } from '../support/both-sides.ts';
 import { call, type Client } from '../support/customer.ts';
 import { ACCOUNTS, judge, startLoad, withBooks } from '../support/paying-load.ts';
@@ -18,8 +18,6 @@ import type { Armed } from './preload.ts';
 
 const KEY = 'static-key-of-the-crash-rig';
 const ADMIN = { authorization: 'Bearer admin-key-of-the-crash-rig' };
-/** How long PostgreSQL may take to come back: it may have to replay its log. */
-const BACK_MS = 120_000;
 /** Between two payments of a customer. */
 const REST_MS = 500;
 /** Lines that the kit imports at once. */
@@ -240,7 +238,7 @@ export class Rig {
     const file = join(this.folder, `reached-${Math.floor(this.random() * 1e9)}`);
     const order: Armed = { at, signal, nth, file };
     server.send(order);
-    for (const until = performance.now() + ms; performance.now() < until; await pause(15)) {
+    for (const end = performance.now() + ms; performance.now() < end; await pause(15)) {
       if (!existsSync(file)) continue;
       rmSync(file);
       // The mark is written just before the signal, so the process may still be alive when the mark appears.
@@ -271,23 +269,17 @@ export class Rig {
   ): Promise<void> {
     const { pid } = this.postgres;
     end(pid);
-    await this.until('PostgreSQL comes back', () => this.postgres.pid !== pid);
+    await until('PostgreSQL comes back', () => this.postgres.pid !== pid);
   }
 
   /** Waits until PostgreSQL takes statements. */
-  untilPostgresAnswers(): Promise<void> {
-    return this.until('PostgreSQL answers', () =>
+  untilPostgresAnswers(): Promise<boolean> {
+    return until('PostgreSQL answers', () =>
       withBooks(this.url('platform'), (books) => books.query('SELECT 1')).then(
         () => true,
         () => false,
       ),
     );
-  }
-
-  async until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-    for (const until = performance.now() + BACK_MS; !(await holds()); await pause(50)) {
-      if (performance.now() > until) throw new Error(`did not come: ${what}`);
-    }
   }
 }
 

@@ -10,8 +10,8 @@ import { promisify } from 'node:util';
 import { worldsApart } from './apart.ts';
 import { Sheet, storyOf } from './seeds.ts';
 
-/** Another range of seeds each day, so that a year of builds is a year of worlds; printed, so that it can be run again. */
-const FROM = Number(process.env['DUEBRIDGE_SEED'] ?? Math.floor(Date.now() / 86_400_000) * 1_000);
+/** The same worlds in every run, so that a change is judged by what the last one was judged by; seeds.ts looks for new ones. */
+const FROM = 1;
 const SEEDS = 30;
 const PART = 5;
 const STORY = 42;
@@ -19,7 +19,6 @@ const STORY = 42;
 const runWorld = worldsApart();
 
 test('whatever goes wrong, nothing is lost, duplicated or called failed, and after healing everything ends [EE1 EE2 EE3 EE4 EE5 EE7 LV1 LV3 LV6 S4 RU2 RU5 F49 F86]', async (t) => {
-  t.diagnostic(`seeds ${FROM} to ${FROM + SEEDS - 1}; DUEBRIDGE_SEED=${FROM} runs them again`);
   const sheet = new Sheet();
   // In parts, so that a slow machine shows progress.
   for (let from = FROM; from < FROM + SEEDS; from += PART) {

@@ -2,8 +2,8 @@
  * A partner's backend and a customer's browser in a few lines, for tests across packages: real HTTP calls, nothing of the
  * platform imported.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import type { FlowPayment, FlowSession, FlowSessionGrant, TokenReply } from '@duebridge/contract';
+import { until } from '@duebridge/runtime/testing';
 import { request } from 'undici';
 
 /** The customer for whom tokens are made; all data is invented. */
@@ -96,13 +96,12 @@ export class Browser {
   }
 
   /** Waits until the page asks for a payment: it shows none to make while the last one is on its way, or the bill cannot be read. */
-  async canPay(withinMs = 120_000): Promise<void> {
-    const until = performance.now() + withinMs;
-    while (this.#next === undefined) {
-      if (performance.now() > until) throw new Error('the page does not ask for a payment');
-      await delay(100);
-      await this.bill();
-    }
+  async canPay(): Promise<void> {
+    const asks = async (): Promise<boolean> => {
+      if (this.#next === undefined) await this.bill();
+      return this.#next !== undefined;
+    };
+    await until('the page asks for a payment', asks, 100);
   }
 
   /** Confirms; may be repeated any number of times. */
@@ -123,16 +122,12 @@ export class Browser {
     );
   }
 
-  /** Waits until the payment has ended; throws when it does not end in time. */
-  async ended(platform_payment_id: string, withinMs = 20_000): Promise<FlowPayment> {
-    const until = performance.now() + withinMs;
-    for (;;) {
+  /** Waits until the payment has ended. */
+  ended(platform_payment_id: string): Promise<FlowPayment> {
+    const end = async (): Promise<FlowPayment | false> => {
       const { status, body } = await this.payment(platform_payment_id);
-      if (status === 200 && body.progress === 'ended') return body;
-      if (performance.now() > until) {
-        throw new Error(`${platform_payment_id} has not ended: ${status} ${JSON.stringify(body)}`);
-      }
-      await delay(25);
-    }
+      return status === 200 && body.progress === 'ended' && body;
+    };
+    return until(`the end of ${platform_payment_id}`, end, 25);
   }
 }

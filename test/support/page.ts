@@ -15,13 +15,11 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { freePort, emptyDatabase, testServer } from '@duebridge/runtime/testing';
+import { emptyDatabase, freePort, PATIENCE_MS, testServer } from '@duebridge/runtime/testing';
 import { Consumer, emptyFolder, listens, type Block, type Cleanup } from '../consumers/consumer.ts';
 
 const root = join(import.meta.dirname, '../..');
 export const UPDATE = process.env['DUEBRIDGE_UPDATE_DOCS'] === '1';
-/** How long a page's figures may take to be as shown: a payment has to end, and its funds to be settled. */
-const PATIENCE_MS = 60_000;
 /** The port at which a page says that nobody listens, and a reserved one where nobody does. */
 const NOBODY = ['4999', '1'] as const;
 /** Headers that are printed when they are present; all others are left out. */

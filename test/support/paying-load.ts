@@ -5,14 +5,13 @@
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openDatabase, type Database } from '@duebridge/runtime';
+import { PATIENCE_MS, until } from '@duebridge/runtime/testing';
 import { Browser, call, createToken, type Client } from './customer.ts';
 
 /** Customers who pay at once. */
 const CUSTOMERS = 4;
 /** Accounts `acc-0`, `acc-1`, … that the biller must have. */
 export const ACCOUNTS = 5_000;
-/** How long a customer, and a payment, may take across an outage on a busy machine. */
-export const PATIENCE_MS = 120_000;
 
 /** Customers who pay, one payment for each account, until they are told to stop. */
 export interface Load {
@@ -37,13 +36,13 @@ export function startLoad(urls: readonly string[], client: Client, restMs = 0): 
     first: number,
     step: (url: string) => Promise<{ status: number; body: T }>,
   ): Promise<T> => {
-    const until = performance.now() + PATIENCE_MS;
+    const end = performance.now() + PATIENCE_MS;
     for (let tried = first; ; tried += 1) {
       const answer = await step(urls[tried % urls.length] ?? '').catch(() => undefined);
       if (answer?.status === 200) return answer.body;
       if (answer !== undefined && ![429, 500, 503].includes(answer.status))
         throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`);
-      assert.ok(performance.now() < until, `no 200 in two minutes: ${answer?.status}`);
+      assert.ok(performance.now() < end, `no 200 in four minutes: ${answer?.status}`);
       retries += 1;
       await delay(200);
     }
@@ -80,10 +79,7 @@ export function startLoad(urls: readonly string[], client: Client, restMs = 0): 
     acknowledged,
     async payments(more) {
       const target = acknowledged.size + more;
-      for (const until = performance.now() + PATIENCE_MS; acknowledged.size < target;) {
-        assert.ok(performance.now() < until, `${acknowledged.size} of ${target} payments`);
-        await delay(10);
-      }
+      await until(`${target} payments`, () => acknowledged.size >= target);
     },
     async stop() {
       closing.abort();
@@ -113,11 +109,11 @@ export async function judge(
 ): Promise<void> {
   await withBooks(urls.platform, async (books) => {
     const open = `SELECT platform_payment_id, stage, review_reason FROM duebridge_platform.payments WHERE settled_at IS NULL`;
-    let [fewest, until] = [Infinity, 0];
+    let [fewest, end] = [Infinity, 0];
     for (let left = await books.query(open); left.length > 0; left = await books.query(open)) {
-      if (left.length < fewest) until = performance.now() + PATIENCE_MS;
+      if (left.length < fewest) end = performance.now() + PATIENCE_MS;
       fewest = Math.min(fewest, left.length);
-      assert.ok(performance.now() < until, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
+      assert.ok(performance.now() < end, `not ended: ${JSON.stringify(left.slice(0, 5))}`);
       await delay(100);
     }
     const payments = (side: string) =>

@@ -6,16 +6,10 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { until } from '@duebridge/runtime/testing';
 import { request } from 'undici';
 
 const entryPoint = join(import.meta.dirname, '..', '..', 'bin', 'duebridge.ts');
-
-/**
- * Time limit for a process to become ready: it takes two seconds alone, and half a minute on a machine with ten times its
- * capacity in load.
- */
-const START_MS = 90_000;
 
 /** A server process that can be killed and restarted at the same address. */
 export class Server {
@@ -59,14 +53,13 @@ export class Server {
     });
     closeSync(log);
     this.#child = child;
-    for (const until = performance.now() + START_MS; ; await delay(25)) {
+    await until(`${this.#args.join(' ')} is ready`, () => {
       if (child.exitCode !== null) {
         const said = readFileSync(this.#logFile, 'utf8').slice(-1_500);
         throw new Error(`${this.#args.join(' ')} ended with ${child.exitCode}: ${said}`);
       }
-      if (await this.isReady()) return;
-      if (performance.now() > until) throw new Error(`${this.#args.join(' ')} is not ready`);
-    }
+      return this.isReady();
+    });
   }
 
   /** Whether it says that it is ready. */

@@ -9,12 +9,8 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { setTimeout as pause } from 'node:timers/promises';
 import { openDatabase } from '@duebridge/runtime';
-import { freePort } from '@duebridge/runtime/testing';
-
-/** Time limit for a standby to start, catch up and take over. */
-const STANDBY_MS = 60_000;
+import { freePort, PATIENCE_MS, until } from '@duebridge/runtime/testing';
 
 export interface Standby {
   readonly port: number;
@@ -33,7 +29,7 @@ export async function startStandby(url: string, synchronous: boolean): Promise<S
   const primary = openDatabase({
     url,
     applicationName: 'standby',
-    statementTimeoutMs: STANDBY_MS,
+    statementTimeoutMs: PATIENCE_MS,
   });
   const [place] = await primary.query<{ data_directory: string }>('SHOW data_directory');
   const from = place?.data_directory ?? '';
@@ -75,13 +71,8 @@ export async function startStandby(url: string, synchronous: boolean): Promise<S
   const address = new URL(url);
   address.port = String(port);
   const standby = openDatabase({ url: address.href, applicationName: 'standby' });
-  const until = performance.now() + STANDBY_MS;
-  const wait = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
-    while (!(await holds().catch(() => false))) {
-      if (performance.now() > until) throw new Error(`the standby: ${what} did not come`);
-      await pause(100);
-    }
-  };
+  const wait = (what: string, holds: () => Promise<boolean>): Promise<boolean> =>
+    until(`the standby: ${what}`, () => holds().catch(() => false));
   if (synchronous) {
     await primary.query(`ALTER SYSTEM SET synchronous_standby_names = '*'`);
     await primary.query('SELECT pg_reload_conf()');

@@ -12,9 +12,9 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { FlowSessionGrant, PaymentDetail } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
+import { until } from '@duebridge/runtime/testing';
 import { BothSides } from '../support/both-sides.ts';
 import { call, createToken, openSession, type Client } from '../support/customer.ts';
 import { PARTNER_KEY, SECRETS, type Recording, type Side } from './recording.ts';
@@ -78,11 +78,10 @@ async function pay(partner: string, account_id: string, stage: string): Promise<
   const { body } = await createToken(clientOf(partner), { account_id });
   const browser = await openSession(platform.url, body.token);
   const id = (await browser.confirm(2_500)).body.platform_payment_id;
-  for (const until = performance.now() + 60_000; ; await delay(100)) {
+  return until(`${partner} ${account_id} is ${stage}`, async () => {
     const { payment } = await admin<PaymentDetail>('GET', `/payments/${id}`);
-    if (payment.stage === stage) return id;
-    assert(performance.now() < until, `${partner} ${account_id} is ${payment.stage}, not ${stage}`);
-  }
+    return payment.stage === stage && id;
+  });
 }
 
 const payments = {

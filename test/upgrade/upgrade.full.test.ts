@@ -10,18 +10,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import test from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { AuditVerification, PaymentDetail, Reconciliation } from '@duebridge/contract';
 import { startPartner, type RunningPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
 import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
-import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
+import { emptyDatabase, testServer, until } from '@duebridge/runtime/testing';
 import { Browser, call, createToken, openSession } from '../support/customer.ts';
 import { movedToNow, PARTNER_KEY, restore, SECRETS, type Side } from './recording.ts';
 
 const recordings = globSync('*.json', { cwd: import.meta.dirname }).toSorted();
-/** A payment ends within seconds of the takeover; a machine that is busy elsewhere needs longer. */
-const END_MS = 90_000;
 
 for (const file of recordings) {
   const name = basename(file, '.json');
@@ -107,16 +104,14 @@ for (const file of recordings) {
     }
     const read = (id: string): Promise<PaymentDetail> => admin('GET', `/payments/${id}`);
     /** The status of a payment whose funds are captured or released. */
-    const settled = async (id: string): Promise<string> => {
-      for (const until = performance.now() + END_MS; ; await delay(100)) {
-        const [row] = await ours.books.query<{ status: string; stage: string; settled: boolean }>(
-          'SELECT status, stage, settled_at IS NOT NULL AS settled FROM duebridge_platform.payments WHERE platform_payment_id = $1',
+    const settled = (id: string): Promise<string> =>
+      until(`${id} is settled`, async () => {
+        const [row] = await ours.books.query<{ status: string; settled: boolean }>(
+          'SELECT status, settled_at IS NOT NULL AS settled FROM duebridge_platform.payments WHERE platform_payment_id = $1',
           [id],
         );
-        if (row?.settled === true) return row.status;
-        assert(performance.now() < until, `${id} is ${row?.stage}`);
-      }
-    };
+        return row?.settled === true && row.status;
+      });
 
     const { payments } = recording;
     assert.equal(

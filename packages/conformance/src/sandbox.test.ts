@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { PATIENCE_MS } from '@duebridge/runtime/testing';
 
 const program = fileURLToPath(new URL('../../../bin/duebridge.ts', import.meta.url));
 const ID = '0199aa00-0000-7000-8000-000000000001';
@@ -47,7 +48,7 @@ async function start(t: TestContext, ...args: string[]) {
       method,
       headers: { 'x-api-key': 'k', 'content-type': 'application/json' },
       ...(method === 'PUT' && { body }),
-      signal: AbortSignal.timeout(20_000),
+      signal: AbortSignal.timeout(PATIENCE_MS),
     });
     return (await response.json()) as Record<string, unknown>;
   };

@@ -44,9 +44,10 @@ test('a deeply nested body is refused before it exhausts the stack [F96]', () =>
 });
 
 test('a string that never ends is refused at once, however many quotation marks it has', () => {
-  const began = performance.now();
+  const before = process.cpuUsage();
   assert.throws(() => parseJson(`"${'\\"'.repeat(32_000)}`), JsonProblem);
-  assert.ok(performance.now() - began < 1_000);
+  // Of the processor, which other programs may want as well.
+  assert.ok(process.cpuUsage(before).user < 1_000_000);
 });
 
 test('invalid JSON is refused: empty, truncated, trailing text, BOM, NaN', () => {
@@ -81,7 +82,7 @@ test('every JSON value without unusual numbers or keys parses as with JSON.parse
       const text = JSON.stringify(original, undefined, indent);
       assert.deepEqual(parseJson(text), JSON.parse(text));
     }),
-    { numRuns: 500 },
+    { seed: 1, numRuns: 500 },
   );
 });
 
@@ -94,6 +95,6 @@ test('any text returns a value or throws JsonProblem, never another error', () =
         assert.ok(error instanceof JsonProblem);
       }
     }),
-    { numRuns: 2000 },
+    { seed: 1, numRuns: 2000 },
   );
 });

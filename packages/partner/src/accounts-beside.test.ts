@@ -8,10 +8,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import test, { type TestContext } from 'node:test';
-import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { accountServiceRoutes } from '@duebridge/contract';
-import { freePort } from '@duebridge/runtime/testing';
+import { freePort, until } from '@duebridge/runtime/testing';
 import { accountsOverHttp } from './accounts-over-http.ts';
 import { readPartnerConfig } from './config.ts';
 import { accountServiceOpenApi } from './server.ts';
@@ -94,20 +93,16 @@ async function startExample(
   };
   t.after(kill);
   const url = `http://127.0.0.1:${port}`;
-  for (const until = performance.now() + 60_000; performance.now() < until;) {
+  const status = await until(`${program} listens`, () => {
     assert.equal(child.exitCode, null, `${program} ended instead of listening`);
     // Unsigned: any answer proves that it listens.
-    const status = await fetch(`${url}/accounts/acme/none`).then(
+    return fetch(`${url}/accounts/acme/none`).then(
       (response) => response.status,
       () => undefined,
     );
-    if (status !== undefined) {
-      assert.equal(status, 401, 'a request without a signature');
-      return { url, kill };
-    }
-    await setTimeout(50);
-  }
-  return assert.fail(`${program} did not start to listen`);
+  });
+  assert.equal(status, 401, 'a request without a signature');
+  return { url, kill };
 }
 
 for (const [name, of] of Object.entries(examples)) {

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { ConfigurationError, DatabaseUnavailable } from './errors.ts';
 import { checkDurability, takesWrites } from './database-setup.ts';
 import { arrayText, constraintOf, openDatabase, sql, sqlState, type Database } from './postgres.ts';
-import { freePort, testDatabase, testServer } from '../test/testing.ts';
+import { freePort, testDatabase, testServer, until } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',
@@ -201,11 +201,17 @@ test('a full pool refuses in time instead of hanging [F73]', async (t) => {
     url: own.url,
     applicationName: 'small',
     maxConnections: 1,
-    // Opening the connection counts as well, and takes long on a busy machine.
     acquireTimeoutMs: 1_000,
     maxWaiting: 1,
   });
   own.closing(() => database.close());
+  // To open the connection may take longer on a busy machine: it is there, and idle, before its limit of time is tried.
+  await until('a connection', () =>
+    database.query('SELECT 1').then(
+      () => true,
+      () => false,
+    ),
+  );
   const release = Promise.withResolvers<void>();
   const holding = Promise.withResolvers<void>();
   const holder = database.withConnection(async () => {

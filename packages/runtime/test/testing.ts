@@ -86,17 +86,18 @@ export async function served(cleanup: Cleanup, server: Server): Promise<string> 
 }
 
 /** How long a test waits for what must come: a machine may be busy. A file without progress is ended a minute later. */
-const PATIENCE_MS = 240_000;
+export const PATIENCE_MS = 240_000;
 
-/** Asks every 10 ms until `holds` gives something, other than false, and returns that. Fails the test, naming `what`, after four minutes. */
+/** Asks every 10 ms, or as often as is said, until `holds` gives something other than false, and returns that. Fails the test, naming `what`, after four minutes. */
 export async function until<T>(
-  what: string,
+  what: string | (() => string),
   holds: () => T | Promise<T>,
+  everyMs = 10,
 ): Promise<Exclude<T, false | undefined>> {
-  for (const end = performance.now() + PATIENCE_MS; ; await delay(10)) {
+  for (const end = performance.now() + PATIENCE_MS; ; await delay(everyMs)) {
     const found = await holds();
     if (found !== undefined && found !== false) return found as Exclude<T, false | undefined>;
-    assert(performance.now() < end, `did not come: ${what}`);
+    assert(performance.now() < end, `did not come: ${typeof what === 'string' ? what : what()}`);
   }
 }
 

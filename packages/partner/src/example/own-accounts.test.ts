@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test from 'node:test';
+import { until } from '@duebridge/runtime/testing';
 import { ended, instruction, kitDatabase, paymentPath, startKit } from '../../test/kit.ts';
 import { waterworks } from './own-accounts.ts';
 
@@ -84,9 +85,7 @@ test('a posting waits while an account is being closed, and then fails [FR1 ST3]
     await clerk.query('UPDATE waterworks.customers SET closed = true WHERE customer_no = 1');
     const outcome = database.transaction((tx) => waterworks(database).post([posting], tx));
     const isWaiting = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-    for (const until = performance.now() + 8_000; performance.now() < until;) {
-      if ((await database.query(isWaiting)).length > 0) break;
-    }
+    await until('the posting waits', async () => (await database.query(isWaiting)).length > 0);
     return { outcome };
   });
   assert.deepEqual(

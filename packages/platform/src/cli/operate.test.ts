@@ -28,8 +28,10 @@ async function pay(amount_in_cents: number, email: string): Promise<string> {
 }
 
 test('"I paid yesterday, account a1, $25" is answered with one command, and its story with a second', async () => {
+  const today = (): string => new Date().toISOString().slice(0, 10);
+  // At midnight two days.
+  const from = today();
   const id = await pay(2_500, 'asks@example.com');
-  const day = new Date().toISOString().slice(0, 10);
   const wanted = [
     'payment',
     'find',
@@ -38,9 +40,9 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
     '--account',
     'a1',
     '--from',
-    day,
+    from,
     '--to',
-    day,
+    today(),
   ];
   assert.match(await run(wanted), new RegExp(id));
   assert.match(await run(['payment', 'find', '--email', 'ASKS@example.com']), new RegExp(id));

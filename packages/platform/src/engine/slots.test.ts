@@ -60,6 +60,7 @@ test('whichever workers join, leave or die, slots are shared evenly, and no two 
         );
       }
     }),
+    { seed: 1 },
   );
 });
 

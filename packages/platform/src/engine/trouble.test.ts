@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import test from 'node:test';
 import { createMetrics, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { parse } from 'yaml';
-import { holdLock, until } from '@duebridge/runtime/testing';
+import { holdLock, PATIENCE_MS, until } from '@duebridge/runtime/testing';
 import { pausePayment } from '../store/pause.ts';
 import { keepGauges, overview } from '../admin/overview.ts';
 import { createPartnerClient } from '../partners/client.ts';
@@ -198,6 +198,6 @@ async function workAndFreeze(url: string): Promise<void> {
   });
   await engine.start();
   // The test ends it; should the test be gone, it ends by itself.
-  await systemClock.sleep(60_000);
+  await systemClock.sleep(2 * PATIENCE_MS);
   process.exit(0);
 }

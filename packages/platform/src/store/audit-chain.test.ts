@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
 import { AuditChain, type Database } from '@duebridge/runtime';
-import { testDatabase, type TestDatabase } from '@duebridge/runtime/testing';
+import { testDatabase, until, type TestDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { auditTables, note } from './audit.ts';
 
@@ -36,19 +36,14 @@ async function sealAll(
   chain: AuditChain,
   past = 'clock_timestamp()',
 ): Promise<void> {
-  const end = performance.now() + 120_000;
-  for (;;) {
+  await until('the lines are sealed', async () => {
     await chain.seal();
     const [left] = await database.query<{ lines: number }>(
       `SELECT count(*) AS lines FROM duebridge_platform.audit WHERE at < ${past} AND at >
          coalesce((SELECT to_at FROM duebridge_platform.audit_seals ORDER BY seal_no DESC LIMIT 1), '-infinity')`,
     );
-    if (left?.lines === 0) return;
-    assert.ok(performance.now() < end, `${left?.lines} lines are not sealed`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 5);
-    });
-  }
+    return left?.lines === 0;
+  });
 }
 
 /** Verifies everything, in as many pages as needed. */

@@ -200,6 +200,7 @@ test('whatever happens in whatever order, there is a screen, and an ended paymen
         state = next;
       }
     }),
+    { seed: 1 },
   );
 });
 const rules = (
