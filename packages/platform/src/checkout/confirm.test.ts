@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { maskAccountId } from '../mask.ts';
+import { NO_REASON } from '../partners/payment-record.ts';
 import { plainText } from '../plain-text.ts';
 import { amountProblems, toFlowPayment } from './confirm.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -43,6 +44,14 @@ test('a payment whose outcome is unknown is on its way, never failed, and does n
   }
   const accepted = toFlowPayment({ ...row, stage: 'review', payment_id: 'there' });
   assert.equal(accepted.progress, 'accepted');
+});
+
+test('where the biller gave no words for a failure the page uses its own, in the language of the customer', () => {
+  const failed = { ...row, status: 'failed', stage: 'ended', ended_by: 'partner' } as const;
+  const shown = (failure_reason: string): string | undefined =>
+    toFlowPayment({ ...failed, failure_reason }).failure_reason;
+  assert.equal(shown('The office is closed'), 'The office is closed');
+  assert.equal(shown(NO_REASON), undefined);
 });
 
 test('a reason is one line of text without control or direction characters', () => {

@@ -39,6 +39,7 @@ import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
 import type { AccountView, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import { NO_REASON } from '../partners/payment-record.ts';
 import { plainText } from '../plain-text.ts';
 import { isAnsweredHere } from '../partners/test-amounts.ts';
 import type { PaymentRow, Queryable } from '../store/payments.ts';
@@ -310,7 +311,7 @@ const keepStatement = sql(
 
 /** The payment as its customer sees it. A payment that is not known to have ended is shown as processing, never as failed (EE9). */
 export function toFlowPayment(payment: PaymentRow): FlowPayment {
-  const reason = payment.failure_reason === null ? '' : plainText(payment.failure_reason);
+  const { failure_reason: reason } = payment;
   return {
     platform_payment_id: payment.platform_payment_id,
     payment_id: payment.payment_id,
@@ -323,7 +324,8 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
     posted_at: payment.posted_at,
     ...(payment.status === 'failed'
       ? {
-          failure_reason: reason,
+          // Where the biller gave no words the page has its own, in the customer's language.
+          ...(reason === null || reason === NO_REASON ? {} : { failure_reason: plainText(reason) }),
           failure: failureKind(payment),
         }
       : {}),

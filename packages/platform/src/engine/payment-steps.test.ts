@@ -375,7 +375,7 @@ test('only a refusal that the partner declared final, of a payment it never had,
   const { write } = rejected(SENT, 'CLOSED', absent, undefined, 'elsewhere');
   assert.ok(write?.kind === 'end' && write.settles === true);
   // The code is for operators, in the attempt; a customer could do nothing with it.
-  assert.equal(write.ending.failure_reason, 'The biller refused the payment.');
+  assert.equal(write.ending.failure_reason, 'The biller gave no reason.');
   const reviewed: [Decision, string][] = [
     [rejected(SENT, 'OTHER', absent), 'rejected_422_OTHER'],
     [rejected(SENT, undefined, absent), 'rejected_422'],

@@ -23,7 +23,12 @@
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
 import type { Collection, Hold, SettledFunds } from '../funding.ts';
-import { reasonText, type Acceptance, type Anomaly } from '../partners/payment-record.ts';
+import {
+  NO_REASON,
+  reasonText,
+  type Acceptance,
+  type Anomaly,
+} from '../partners/payment-record.ts';
 import type { Advance, Ending } from '../store/payments.ts';
 import type { End, Settlement } from '../store/terminal.ts';
 import type { EngineTimes } from './options.ts';
@@ -296,9 +301,6 @@ export function leaving({ stage, hold }: Pick<PaymentMemory, 'stage' | 'hold'>):
   return { kind: 'advance', to: 'dispatching', ...(stage === 'created' ? { hold } : {}) };
 }
 
-/** The reason for the customer when the partner gave none with its refusal; a code would tell them nothing. */
-export const REFUSED = 'The biller refused the payment.';
-
 /** A payment that failed without the partner having accepted it. */
 function failedEnding(reason: string): Ending {
   return {
@@ -329,7 +331,7 @@ function rejected(
     write: {
       kind: 'end',
       by: 'refusal',
-      ending: failedEnding(message ?? REFUSED),
+      ending: failedEnding(message ?? NO_REASON),
       settles: around.collection === 'elsewhere',
     },
     next: 0,

@@ -244,15 +244,15 @@ test('the customer reads the partner’s words or the operator’s, as they are 
   const cases: [review_reason: string, message: string | undefined, reason: string][] = [
     ['rejected_422_AMOUNT_TOO_HIGH', 'Above $50.', 'Above $50.'],
     // A code is for operators; a customer could do nothing with it.
-    ['rejected_422_AMOUNT_TOO_HIGH', undefined, 'The biller refused the payment.'],
-    ['rejected_400', undefined, 'The biller refused the payment.'],
+    ['rejected_422_AMOUNT_TOO_HIGH', undefined, 'The biller gave no reason.'],
+    ['rejected_400', undefined, 'The biller gave no reason.'],
   ];
   for (const [review_reason, message, reason] of cases) {
     const { id, dependencies } = await refused(rig, review_reason, undefined, message);
     assert.equal((await closePayment(dependencies, id, BECAUSE)).failure_reason, reason);
   }
   for (const [given, stored] of [
-    [undefined, 'The biller refused the payment.'],
+    [undefined, 'The biller gave no reason.'],
     ['The account is closed.', 'The account is closed.'],
   ] as const) {
     const { id, dependencies } = await refused(rig, 'late');

@@ -11,12 +11,13 @@
 import { conflict, Refusal, type CloseByWord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { PartnerClient } from '../partners/client.ts';
+import { NO_REASON } from '../partners/payment-record.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { endByOperator, type ReviewAct } from '../store/terminal.ts';
 import { CALLS_END_MS } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
-import { isUnsent, REFUSED } from './payment-steps.ts';
+import { isUnsent } from './payment-steps.ts';
 
 const NOT_IN_REVIEW = 'The payment is not in review';
 const NOT_CLOSABLE =
@@ -63,7 +64,7 @@ export async function closePayment(
   const evidence = word === undefined ? seen : `${seen}; ${word.evidence}`;
   const said = {
     outcome: 'failed',
-    failure_reason: payment.rejection_message ?? REFUSED,
+    failure_reason: payment.rejection_message ?? NO_REASON,
     ...word,
     evidence,
   } as const;

@@ -64,8 +64,8 @@ export type MismatchField =
   | 'account_id'
   | 'payment_id';
 
-/** Kept when the partner breaks PF5: the interface promises the customer a reason. */
-const NO_REASON = 'The biller gave no reason.';
+/** Kept where the partner gave no words: it broke PF5, or it refused the payment by a code alone. The page says so in the customer's language. */
+export const NO_REASON = 'The biller gave no reason.';
 
 const replyCheck = compileCheck(PaymentReplyApartFromPosting);
 
