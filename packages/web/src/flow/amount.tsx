@@ -3,6 +3,7 @@ import type { VNode } from 'preact';
 import { useRef } from 'preact/hooks';
 import { Press, Title, type Props } from './elements.tsx';
 import { parseAmount } from './money.ts';
+import { chooses, goesBack, submits, types } from './state.ts';
 import type { Word } from './words.ts';
 
 export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
@@ -19,7 +20,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
       : hasMax && say('amount_at_most', { max });
   const help = problem === undefined ? limits : say(problem, { min, max, example: money(4250) });
   const offer = (cents: number, kind: 'main' | undefined, word: Word): VNode => (
-    <Press kind={kind} key={word} onClick={() => flow.apply({ type: 'chose', amount: cents })}>
+    <Press kind={kind} key={word} onClick={() => flow.apply(chooses(cents))}>
       {say(word, { amount: money(cents) })}
     </Press>
   );
@@ -28,7 +29,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
-        flow.apply({ type: 'submitted', cents: parseAmount(typed, locale) });
+        flow.apply(submits(parseAmount(typed, locale)));
         const { screen: now } = flow.state;
         if (now.name === 'amount' && now.problem !== undefined) field.current?.focus();
       }}
@@ -46,7 +47,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
           value={typed}
           aria-invalid={problem !== undefined}
           aria-describedby={help ? 'amount-help' : undefined}
-          onInput={(event) => flow.apply({ type: 'typed', text: event.currentTarget.value })}
+          onInput={(event) => flow.apply(types(event.currentTarget.value))}
         />
       </div>
       {help && (
@@ -77,7 +78,7 @@ export function Amount({ flow, words, screen }: Props<'amount'>): VNode {
           {full !== undefined ? (
             offer(full, undefined, 'amount_full')
           ) : (
-            <Press onClick={() => flow.apply({ type: 'back' })}>{say('back')}</Press>
+            <Press onClick={() => flow.apply(goesBack)}>{say('back')}</Press>
           )}
         </div>
       )}

@@ -2,14 +2,19 @@
 import type { ComponentChildren, VNode } from 'preact';
 import type { Flow } from './flow.ts';
 import type { Language } from './i18n.ts';
-import type { Screen } from './state.ts';
+import { billerOf } from './site.ts';
+import type { Screen, ScreenOf } from './state.ts';
 
 /** The props of every screen: its own part of the state. */
 export interface Props<N extends Screen['name']> {
   readonly flow: Flow;
   readonly words: Language;
-  readonly screen: Extract<Screen, { name: N }>;
+  readonly screen: ScreenOf<N>;
 }
+
+/** The biller of a bill, and before there is one, the page's own. */
+export const billerName = ({ say }: Language, { bill }: Screen): string =>
+  bill?.session.biller.name ?? billerOf().name ?? say('the_biller');
 
 export function Title({ children }: { readonly children: ComponentChildren }): VNode {
   return (

@@ -5,14 +5,14 @@
  */
 import { FAILED } from '../messages.ts';
 import { request } from './request.ts';
-import { connect, isDark, registeredOrigins, type NoVisit, type Site } from './site.ts';
+import { connect, isDark, registeredOrigins, type Site } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
 import type { Words } from './words.ts';
 
 /** What this script has begun for the page's own (main.tsx), and the functions that both need: a visit downloads each of them once. */
 export interface Begun {
-  /** The connection; undefined when the page is not embedded or the site may not show it. */
-  readonly site: Promise<Site | NoVisit | undefined>;
+  /** The connection. */
+  readonly site: Promise<Site>;
   /** A language's text, requested once, however long the network takes. */
   readonly words: (tag: Tag) => Promise<Words>;
   readonly request: typeof request;

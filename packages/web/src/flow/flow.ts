@@ -1,6 +1,6 @@
 /**
- * Performs the flow's actions: opens the session, reads the bill, confirms, follows the payment, and dispatches the results to
- * `state.ts`. Each button calls a method here; `state` is what the page shows.
+ * Performs the flow's actions: opens the session, reads the bill, confirms, follows the payment, and applies the results to
+ * the state (`state.ts`). Each button calls a method here; `state` is what the page shows.
  *
  * One file because its methods share one session and one state, and each has to see what another is doing: nothing is sent twice.
  */
@@ -11,13 +11,21 @@ import { confirmPayment, followPayment } from './confirm.ts';
 import type { Site } from './site.ts';
 import {
   amountOf,
+  hears,
   initialState,
+  isSlow,
+  loads,
   methodFor,
   nameOf,
   paymentOf,
-  reduce,
+  reads,
+  receipts,
+  refusesAmount,
+  sends,
+  stops,
+  triesAgain,
   type Again,
-  type FlowEvent,
+  type Move,
   type State,
 } from './state.ts';
 import { plainText } from './text.ts';
@@ -32,7 +40,7 @@ const SLOW_MS = 30_000;
 
 /** Creates the flow for a page that is connected to its site. Call `start()` once. */
 export class Flow {
-  state: State = initialState(!navigator.onLine);
+  state: State;
   /** Called after each change of the state; set by the page. */
   changed: () => void = () => {};
   /** The title of a problem in the customer's language; set by the page, which has the translations. */
@@ -58,6 +66,7 @@ export class Flow {
   constructor(site: Site, api: Api) {
     this.site = site;
     this.api = api;
+    this.state = initialState(!navigator.onLine, site.problem);
     for (const type of ['online', 'offline'])
       addEventListener(type, () => {
         this.#connection(type === 'offline');
@@ -89,11 +98,12 @@ export class Flow {
     const amount = amountOf(bill);
     const method = express?.method ?? (amount && methodFor(bill, amount));
     if (!amount || !method || next === undefined) return;
-    this.apply({ type: 'sends', on: true });
+    this.apply({ left: false });
+    this.apply(sends('sends'));
     let instrument = express?.instrument;
     if (!express && method.frame !== undefined) {
       instrument = await this.instrument?.();
-      if (instrument === undefined) return this.apply({ type: 'sends', on: false });
+      if (instrument === undefined) return this.apply(sends(false));
     }
     const request = {
       amount_in_cents: amount,
@@ -118,7 +128,7 @@ export class Flow {
     if (spent(failed)) return this.#ended();
     if (code === 'amount_out_of_range' && session) {
       this.#tell(code, requestId);
-      return this.apply({ type: 'amount_refused', session: tidy(session) });
+      return this.apply(refusesAmount(tidy(session)));
     }
     this.#stop(code, requestId, code === 'account_not_found' ? undefined : 'bill');
   }
@@ -133,27 +143,21 @@ export class Flow {
 
   /** After a payment that failed or was canceled: makes another one in its place. */
   tryAgain(): void {
-    this.apply({ type: 'tries_again' });
+    this.apply(triesAgain);
     void this.#showBill();
   }
 
   /** "Try again" on a problem. */
   again(with_: Again): void {
-    this.apply({ type: 'loads' });
+    this.apply(loads);
     void (with_ === 'bill' ? this.#showBill() : this.start());
   }
 
   /** The customer leaves, by Done, Close or Escape. */
   close(sure = false): void {
     const { screen } = this.state;
-    if (screen.name === 'review' && screen.sending && !sure) {
-      this.apply({ type: 'asks_to_close', asks: true });
-      return;
-    }
-    if (this.site.returnUrl !== undefined) {
-      void this.#goBack(this.site.returnUrl);
-      return;
-    }
+    if (screen.name === 'review' && screen.sending && !sure) return this.apply(sends('asks'));
+    if (this.site.returnUrl !== undefined) return void this.#goBack(this.site.returnUrl);
     const payment = paymentOf(screen);
     const reason =
       payment?.status === 'succeeded' ? 'completed' : screen.name === 'problem' ? 'error' : 'user';
@@ -167,7 +171,7 @@ export class Flow {
       },
     });
     // In the site's own page the frame stays as it is until the site removes it.
-    this.apply({ type: 'left', left: this.site.display === 'inline' });
+    this.apply({ left: this.site.display === 'inline' });
   }
 
   /** Returns to the site with a signed result; without one, which says nothing about a payment, when the session has ended. */
@@ -245,7 +249,7 @@ export class Flow {
     if (token === null) return false;
     const grant = await this.api.open(token, this.site.origin, this.site.exchange());
     this.#sessionId = grant.session_id;
-    this.apply({ type: 'session_ends', at: undefined });
+    this.apply({ endsAt: undefined });
     // By the clock that the customer sees, right or wrong.
     this.#end = Date.now() + Date.parse(grant.expires_at) - this.api.now();
     this.#warn();
@@ -257,7 +261,7 @@ export class Flow {
     clearTimeout(this.#warning);
     const left = this.#end - Date.now();
     if (left > WARNING_MS) this.#warning = setTimeout(() => this.#warn(), left - WARNING_MS);
-    else if (left > 0) this.apply({ type: 'session_ends', at: this.#end });
+    else if (left > 0) this.apply({ endsAt: this.#end });
   }
 
   /** Replaces an ended session with a new one. */
@@ -288,7 +292,7 @@ export class Flow {
   }
 
   #show(read: FlowSession): void {
-    this.apply({ type: 'read', session: tidy(read) });
+    this.apply(reads(tidy(read)));
     const payment = paymentOf(this.state.screen);
     if (payment) this.#follow(payment);
   }
@@ -302,7 +306,7 @@ export class Flow {
     this.#following = following;
     this.#heard(payment);
     if (payment.status !== 'processing') return;
-    const slow = setTimeout(() => this.apply({ type: 'slow' }), SLOW_MS);
+    const slow = setTimeout(() => this.apply(isSlow), SLOW_MS);
     void followPayment(
       this.waiting,
       () => this.#renewed(() => this.api.payment(payment.platform_payment_id)),
@@ -314,7 +318,7 @@ export class Flow {
   }
 
   #heard(news: FlowPayment): void {
-    this.apply({ type: 'heard', payment: tidyPayment(news) });
+    this.apply(hears(tidyPayment(news)));
     const payment = paymentOf(this.state.screen);
     if (!payment) return;
     const change = update(payment);
@@ -331,7 +335,7 @@ export class Flow {
   async #readReceipt(): Promise<void> {
     try {
       const { receipt } = await this.#renewed(() => this.api.session());
-      this.apply({ type: 'receipted', receipt: receipt ? { receipt } : {} });
+      this.apply(receipts(receipt ? { receipt } : {}));
     } catch (error) {
       callError(error);
     }
@@ -340,7 +344,7 @@ export class Flow {
   // Saying so ---------------------------------------------------------------------------------------------------------------
 
   #ended(): void {
-    this.apply({ type: 'session_ends', at: undefined });
+    this.apply({ endsAt: undefined });
     this.#stop('token_expired', undefined, this.site.init.renews ? 'session' : undefined);
   }
 
@@ -352,13 +356,13 @@ export class Flow {
   }
 
   #connection(lost: boolean): void {
-    if (this.state.offline !== lost) this.apply({ type: 'connection', lost });
+    if (this.state.offline !== lost) this.apply({ offline: lost });
   }
 
   #stop(code: DuebridgeErrorCode, requestId?: string, again?: Again): void {
     const { screen } = this.state;
     const known = screen.name === 'problem' && screen.code === code;
-    this.apply({ type: 'stopped', code, requestId, again });
+    this.apply(stops({ code, requestId, again }));
     if (!known) this.#tell(code, requestId, again !== undefined || code === 'token_slow');
   }
 
@@ -375,9 +379,9 @@ export class Flow {
     });
   }
 
-  /** Moves to the next state, and shows it. */
-  apply(event: FlowEvent): void {
-    this.state = reduce(this.state, event);
+  /** Moves to the next state, or sets what is beside its screen; and shows it. */
+  apply(change: Move | Partial<Omit<State, 'screen'>>): void {
+    this.state = typeof change === 'function' ? change(this.state) : { ...this.state, ...change };
     this.changed();
   }
 }

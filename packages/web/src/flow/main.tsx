@@ -10,12 +10,12 @@ import { themeProperties } from './appearance.ts';
 import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
 import { Amount } from './amount.tsx';
-import { leaveLabel, Press } from './elements.tsx';
+import { billerName, leaveLabel, Press, type Props } from './elements.tsx';
 import { Receipt, Status } from './outcome.tsx';
 import { Loading, ProblemScreen, problemWords, Review } from './screens.tsx';
 import type { Begun } from './first.ts';
 import { billerOf, isDark, metaOf, type Site } from './site.ts';
-import { nameOf, paymentOf, type Screen, type State } from './state.ts';
+import { nameOf, paymentOf, sends, type Screen, type State } from './state.ts';
 import { plainText } from './text.ts';
 import './style.css';
 
@@ -39,43 +39,29 @@ async function main(
   place: Element,
   { site: connecting, words: textOf, request }: Begun,
 ): Promise<void> {
-  const show = (app: VNode): void => {
-    place.replaceChildren();
-    document.querySelector('#late')?.remove();
-    render(app, place);
-  };
   const site = await connecting;
-  if (!site || 'problem' in site) {
-    applyLook({});
-    const words = await loadLanguage(navigator.language, textOf);
-    speak(words);
-    const why = { code: site?.problem ?? 'alone', requestId: site?.requestId };
-    const biller = nameOfBiller(words);
-    show(
-      <Frame
-        words={words}
-        screen={<ProblemScreen {...{ ...why, biller, words }} />}
-        foot={<Trust {...{ biller, words }} />}
-      />,
-    );
-    return;
-  }
   applyLook(site.init.appearance);
   // A frame in the site's page is as high as its content; a sheet on a phone, and a tab, are not.
   if (site.display !== 'inline' && screen.width <= PHONE_PX)
     document.documentElement.dataset['tall'] = '';
   const flow = new Flow(site, createApi(metaOf('partner'), request));
-  void flow.start();
-  const words = await loadLanguage(site.init.locale, textOf);
-  show(
-    <App
-      site={site}
-      flow={flow}
-      first={words}
-      speakIn={(locale) => loadLanguage(locale, textOf)}
-    />,
-  );
+  if (!site.problem) void flow.start();
+  const speakIn = (locale: string): Promise<Language> => loadLanguage(locale, textOf);
+  const first = await speakIn(site.init.locale);
+  place.replaceChildren();
+  document.querySelector('#late')?.remove();
+  render(<App {...{ site, flow, first, speakIn }} />, place);
 }
+
+/** What each screen shows. */
+const SCREENS: { readonly [N in Screen['name']]: (props: Props<N>) => VNode } = {
+  loading: Loading,
+  review: Review,
+  amount: Amount,
+  status: Status,
+  receipt: Receipt,
+  problem: ProblemScreen,
+};
 
 function App(props: {
   readonly site: Site;
@@ -88,7 +74,7 @@ function App(props: {
   const [, setTurn] = useState(0);
   const { state } = flow;
   const { screen } = state;
-  const biller = nameOfBiller(words, screen);
+  const biller = billerName(words, screen);
   const logo = screen.bill?.session.biller.logo ?? billerOf().logo;
   flow.describe = (code) => words.say(problemWords(code, words)[0], { biller });
 
@@ -145,46 +131,40 @@ function App(props: {
     shown.current = place;
   }, [place]);
 
-  const canLeave = site.display !== 'inline';
+  const Shown = SCREENS[screen.name] as (props: Props<Screen['name']>) => VNode;
   return (
-    <Frame
-      words={words}
-      screen={<ScreenOf {...{ flow, words, biller, canLeave }} />}
-      head={
-        <>
-          <div>
-            {logo && <img src={`../logos/${logo}`} alt="" />}
-            <p class="biller" dir="auto">
-              {biller}
-            </p>
-          </div>
-          {canLeave && (
-            <button
-              class="close"
-              type="button"
-              aria-label={leaveLabel(flow, words, 'close')}
-              onClick={() => flow.close()}
-            >
-              <svg viewBox="0 0 24 24" aria-hidden="true">
-                <path d="M6 6l12 12M18 6L6 18" />
-              </svg>
-            </button>
-          )}
-        </>
-      }
-      foot={
-        <>
-          <Notices flow={flow} words={words} />
-          <Trust {...{ biller, words, screen }} />
-        </>
-      }
-    />
+    <>
+      <header>
+        {metaOf('mode') === 'test' && <p class="test">{words.say('test_mode')}</p>}
+        <div>
+          {logo && <img src={`../logos/${logo}`} alt="" />}
+          <p class="biller" dir="auto">
+            {biller}
+          </p>
+        </div>
+        {site.display !== 'inline' && (
+          <button
+            class="close"
+            type="button"
+            aria-label={leaveLabel(flow, words, 'close')}
+            onClick={() => flow.close()}
+          >
+            <svg viewBox="0 0 24 24" aria-hidden="true">
+              <path d="M6 6l12 12M18 6L6 18" />
+            </svg>
+          </button>
+        )}
+      </header>
+      <main>
+        <Shown {...{ flow, words, screen }} />
+      </main>
+      <footer>
+        <Notices {...{ flow, words, state }} />
+        <Trust {...{ biller, words, screen }} />
+      </footer>
+    </>
   );
 }
-
-/** The biller of a bill, and before there is one, the page's own. */
-const nameOfBiller = ({ say }: Language, screen?: Screen): string =>
-  screen?.bill?.session.biller.name ?? billerOf().name ?? say('the_biller');
 
 /**
  * Cancels the second press of a double press whose first one has replaced the screen. Of a mouse the browser counts the presses by
@@ -209,30 +189,6 @@ function focusScreen(): void {
   (document.getElementById('amount') ?? document.getElementById('title'))?.focus();
 }
 
-function ScreenOf(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly biller: string;
-  readonly canLeave: boolean;
-}): VNode {
-  const { flow, words } = props;
-  const { screen } = flow.state;
-  switch (screen.name) {
-    case 'review':
-      return <Review {...{ flow, words, screen }} />;
-    case 'amount':
-      return <Amount {...{ flow, words, screen }} />;
-    case 'status':
-      return <Status {...{ flow, words, screen }} />;
-    case 'receipt':
-      return <Receipt {...{ flow, words, screen }} />;
-    case 'problem':
-      return <ProblemScreen {...props} {...screen} />;
-    case 'loading':
-      return <Loading words={words} />;
-  }
-}
-
 /**
  * Who processes the payment and what becomes of its data, before it is made; and how to reach the biller, wherever the customer may
  * need it: as it registered, or where its customers find it.
@@ -240,12 +196,12 @@ function ScreenOf(props: {
 function Trust(props: {
   readonly biller: string;
   readonly words: Language;
-  readonly screen?: Screen;
+  readonly screen: Screen;
 }): VNode {
   const { biller, words, screen } = props;
   const { say } = words;
-  const contact = screen?.bill?.session.partner.support_contact ?? billerOf().contact;
-  const isPaying = screen?.name === 'review' || screen?.name === 'amount';
+  const contact = screen.bill?.session.partner.support_contact ?? billerOf().contact;
+  const isPaying = screen.name === 'review' || screen.name === 'amount';
   return (
     <>
       {isPaying && (
@@ -256,7 +212,7 @@ function Trust(props: {
           {say('secure', { host: location.hostname, biller })}
         </p>
       )}
-      {screen?.name !== 'loading' && (
+      {screen.name !== 'loading' && (
         <p class="small">
           {contact
             ? say('support_at', { biller, contact: plainText(contact) })
@@ -268,46 +224,48 @@ function Trust(props: {
 }
 
 /** Shown beside any screen: the state of the connection, the end of the session, closing while sending. */
-function Notices({ flow, words }: { readonly flow: Flow; readonly words: Language }): VNode {
+function Notices(props: {
+  readonly flow: Flow;
+  readonly words: Language;
+  readonly state: State;
+}): VNode {
+  const { flow, words, state } = props;
   const { say } = words;
-  const { state } = flow;
   const { screen } = state;
-  const offline = state.offline && screen.name !== 'problem';
+  const payment = paymentOf(screen);
+  const isProblem = screen.name === 'problem';
   const sending = screen.name === 'review' && screen.sending;
-  const lost = say(sending ? 'offline_sending' : 'offline');
-  const isOver = paymentOf(screen)?.progress === 'ended';
+  const lost = state.offline && !isProblem && say(sending ? 'offline_sending' : 'offline');
+  const asks = sending === 'asks' && say('ask_close');
   const ends =
-    state.endsAt === undefined || screen.name === 'problem' || paymentOf(screen)
-      ? undefined
-      : say('ends_soon', { time: words.clock(state.endsAt) });
+    state.endsAt !== undefined &&
+    !isProblem &&
+    !payment &&
+    say('ends_soon', { time: words.clock(state.endsAt) });
   return (
     <>
       <Announcer
-        isLast={isOver}
-        text={
-          offline ? lost : state.asksToClose ? say('ask_close') : (ends ?? progress(state, words))
-        }
+        isLast={payment?.progress === 'ended'}
+        text={lost || asks || ends || progress(state, words)}
       />
-      {offline && (
+      {lost && (
         <div class="notice">
           <span class="spinner" />
           <p>{lost}</p>
           <Press onClick={() => flow.waiting.wake()}>{say('try_again')}</Press>
         </div>
       )}
-      {ends !== undefined && (
+      {ends && (
         <div class="notice">
           <p>{ends}</p>
           {flow.site.init.renews && <Press onClick={() => void flow.stay()}>{say('stay')}</Press>}
         </div>
       )}
-      {state.asksToClose && (
+      {asks && (
         <div class="notice">
-          <p>{say('ask_close')}</p>
+          <p>{asks}</p>
           <Press onClick={() => flow.close(true)}>{say('ask_close_yes')}</Press>
-          <Press onClick={() => flow.apply({ type: 'asks_to_close', asks: false })}>
-            {say('ask_close_no')}
-          </Press>
+          <Press onClick={() => flow.apply(sends('sends'))}>{say('ask_close_no')}</Press>
         </div>
       )}
     </>
@@ -353,24 +311,6 @@ function Announcer({ text, isLast }: { readonly text: string; readonly isLast: b
     <p class="sr" role="status">
       {said}
     </p>
-  );
-}
-
-function Frame(props: {
-  readonly words: Language;
-  readonly screen: VNode;
-  readonly head?: VNode;
-  readonly foot?: VNode;
-}): VNode {
-  return (
-    <>
-      <header>
-        {metaOf('mode') === 'test' && <p class="test">{props.words.say('test_mode')}</p>}
-        {props.head}
-      </header>
-      <main>{props.screen}</main>
-      <footer>{props.foot}</footer>
-    </>
   );
 }
 

@@ -4,15 +4,14 @@
  */
 import type { FlowFundingMethod } from '@duebridge/contract';
 import { Fragment, type VNode } from 'preact';
-import { Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.tsx';
-import type { Flow } from './flow.ts';
+import { billerName, Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.tsx';
 import { Express, FundingFrame } from './funding.tsx';
 import { filled, type Language } from './i18n.ts';
-import { amountOf, methodFor, methodsFor, type Again, type Bill } from './state.ts';
+import { amountOf, choosesMethod, editsAmount, methodFor, methodsFor, type Bill } from './state.ts';
 import type { Word } from './words.ts';
 
 /** The shape of the bill before it is loaded, the same as the skeleton in flow.html. */
-export function Loading({ words }: { readonly words: Language }): VNode {
+export function Loading({ words }: Props<'loading'>): VNode {
   return (
     <div class="loading" aria-busy="true">
       <p>{words.say('loading')}</p>
@@ -44,7 +43,7 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
   const methods = amount === undefined ? [] : methodsFor(bill, amount);
   const isOwed = due === undefined || due > 0;
   const choose = (kind: 'main' | 'quiet' | undefined, word: Word): VNode => (
-    <Press kind={kind} key="choose" onClick={() => flow.apply({ type: 'edits_amount' })}>
+    <Press kind={kind} key="choose" onClick={() => flow.apply(editsAmount)}>
       {say(word)}
     </Press>
   );
@@ -98,7 +97,7 @@ export function Review({ flow, words, screen }: Props<'review'>): VNode {
       <div class="actions">
         {amount !== undefined ? (
           // Not `disabled`: that would throw the keyboard's place away while sending.
-          <button class="main" type="submit" aria-disabled={sending}>
+          <button class="main" type="submit" aria-disabled={sending !== false}>
             {sending && <span class="spinner" />}
             {sending ? say('sending') : say('pay_now', { amount: money(amount) })}
           </button>
@@ -145,7 +144,7 @@ function Methods(
       </>
     );
   return (
-    <fieldset disabled={sending}>
+    <fieldset disabled={sending !== false}>
       <legend>{say('pay_with')}</legend>
       {methods.map((one) => (
         <Fragment key={one.funding_method}>
@@ -154,7 +153,7 @@ function Methods(
               type="radio"
               name="funding"
               checked={one === method}
-              onChange={() => flow.apply({ type: 'method', method: one.funding_method })}
+              onChange={() => flow.apply(choosesMethod(one.funding_method))}
             />
             {one.label}
           </label>
@@ -221,25 +220,17 @@ export function problemWords(code: string, { has }: Language): readonly [Word, W
   return [title, `${title}_text` as Word];
 }
 
-/** Without a `flow` there is nothing to try again. */
-export function ProblemScreen(props: {
-  readonly code: string;
-  readonly biller: string;
-  readonly requestId?: string | undefined;
-  readonly again?: Again | undefined;
-  readonly flow?: Flow | undefined;
-  readonly canLeave?: boolean;
-  readonly words: Language;
-}): VNode {
-  const { again, biller, canLeave, code, flow, requestId, words } = props;
+export function ProblemScreen({ flow, words, screen }: Props<'problem'>): VNode {
+  const { code, requestId, again } = screen;
   const { say } = words;
   const [title, text] = problemWords(code, words);
+  const biller = billerName(words, screen);
   // The page repeats these by itself; the customer may be faster.
   const repeats = code === 'network_lost';
-  const tries = flow && (again ?? repeats);
+  const tries = again ?? repeats;
   return (
     <>
-      {(flow && repeats) || code === 'token_slow' ? (
+      {repeats || code === 'token_slow' ? (
         <span class="spinner sign" aria-hidden="true" />
       ) : (
         <Sign kind="wrong" isMuted />
@@ -255,7 +246,9 @@ export function ProblemScreen(props: {
             {say('try_again')}
           </Press>
         )}
-        {flow && canLeave && <Leave {...{ flow, words }} kind={tries ? undefined : 'main'} />}
+        {flow.site.display !== 'inline' && (
+          <Leave {...{ flow, words }} kind={tries ? undefined : 'main'} />
+        )}
       </div>
     </>
   );

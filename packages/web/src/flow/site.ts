@@ -6,6 +6,7 @@
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
 import type { Appearance, TokenReason } from '../embed/types.ts';
 import { request, SESSION_PATH } from './request.ts';
+import type { Problem } from './state.ts';
 import { plainText } from './text.ts';
 
 /**
@@ -49,6 +50,8 @@ export interface Site {
   readonly display: Init['display'] | 'tab';
   /** Where the customer returns to when the page has the whole tab; undefined in a frame. */
   readonly returnUrl?: string | undefined;
+  /** Why no payment can be made in this visit; nobody listens then. */
+  readonly problem?: Problem;
   send(message: ToSite): void;
   /**
    * A new token; null when the site has none. `slow` is called once when the site takes long. Only the first is waited for however
@@ -72,24 +75,27 @@ type Visit =
     }
   | { readonly problem: string; readonly request_id?: string };
 
-/** Why no payment can be made in this visit. */
-export interface NoVisit {
-  readonly problem: string;
-  readonly requestId: string | undefined;
-}
-
 /**
- * The site that shows the page, or the visit that the platform supplied; undefined when the page is not embedded or the site may not
- * show it. The first token is requested and exchanged at once: the page's own script may still be on its way. `met` learns first what
- * the site asks for.
+ * The site that shows the page, or the visit that the platform supplied; one with a problem when the page is not embedded or the site may
+ * not show it. The first token is requested and exchanged at once: the page's own script may still be on its way. `met` learns first
+ * what the site asks for.
  */
-export async function connect(
-  met: (init: Site['init']) => void,
-): Promise<Site | NoVisit | undefined> {
-  const found = findVisit() ?? (await findSite(registeredOrigins()));
-  if (found && 'init' in found) met(found.init);
+export async function connect(met: (init: Site['init']) => void): Promise<Site> {
+  const found = findVisit() ?? (await findSite(registeredOrigins())) ?? noSite({ code: 'alone' });
+  met(found.init);
   return found;
 }
+
+const noSite = (problem: Problem): Site => ({
+  origin: '',
+  init: { locale: navigator.language, appearance: {}, renews: false },
+  display: 'inline',
+  problem,
+  send: () => {},
+  token: () => Promise.resolve(null),
+  exchange: () => undefined,
+  listen: () => {},
+});
 
 /** The origins that may show this page. */
 export const registeredOrigins = (): readonly string[] => JSON.parse(metaOf('origins')) as string[];
@@ -98,12 +104,12 @@ export const registeredOrigins = (): readonly string[] => JSON.parse(metaOf('ori
  * The visit embedded in the page; undefined in a frame. It is removed from the document, because its token is for this module
  * only.
  */
-function findVisit(): Site | NoVisit | undefined {
+function findVisit(): Site | undefined {
   const text = metaOf('visit');
   document.querySelector('meta[name=duebridge-visit]')?.remove();
   if (!text) return undefined;
   const visit = JSON.parse(text) as Visit;
-  if ('problem' in visit) return { problem: visit.problem, requestId: visit.request_id };
+  if ('problem' in visit) return noSite({ code: visit.problem, requestId: visit.request_id });
   return {
     origin: visit.origin,
     init: {

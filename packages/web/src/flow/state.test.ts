@@ -6,15 +6,28 @@ import { MAX_CENTS } from './money.ts';
 import {
   amountOf,
   amountRules,
+  chooses,
+  choosesMethod,
+  editsAmount,
+  goesBack,
+  hears,
   initialState,
+  isSlow,
   judgeAmount,
   leftDue,
+  loads,
   methodFor,
   methodsFor,
   nameOf,
   paymentOf,
-  reduce,
-  type FlowEvent,
+  reads,
+  refusesAmount,
+  sends,
+  stops,
+  submits,
+  triesAgain,
+  types,
+  type Move,
   type State,
 } from './state.ts';
 
@@ -49,25 +62,22 @@ const payment = (change: Partial<FlowPayment> = {}): FlowPayment => ({
   posted_at: null,
   ...change,
 });
-const after = (...events: readonly FlowEvent[]): State =>
-  events.reduce(reduce, initialState(false));
-const read = (change: Partial<FlowSession> = {}): FlowEvent => ({
-  type: 'read',
-  session: session(change),
-});
+const after = (...moves: readonly Move[]): State =>
+  moves.reduce((state, move) => move(state), initialState(false));
+const read = (change: Partial<FlowSession> = {}): Move => reads(session(change));
 const screenOf = (state: State): string => state.screen.name;
 /** What a press of Pay would pay; undefined on another screen. */
 const payable = ({ screen }: State): number | undefined =>
   screen.name === 'review' ? amountOf(screen.bill) : undefined;
 
 test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
-  const way: FlowEvent[] = [
+  const way: Move[] = [
     read(),
-    { type: 'chose', amount: 17_084 },
-    { type: 'sends', on: true },
-    { type: 'heard', payment: payment() },
-    { type: 'heard', payment: payment({ progress: 'accepted' }) },
-    { type: 'heard', payment: payment({ status: 'succeeded', progress: 'ended' }) },
+    chooses(17_084),
+    sends('sends'),
+    hears(payment()),
+    hears(payment({ progress: 'accepted' })),
+    hears(payment({ status: 'succeeded', progress: 'ended' })),
   ];
   const names = way.map((_, index) => screenOf(after(...way.slice(0, index + 1))));
   assert.deepEqual(names, ['review', 'review', 'review', 'status', 'status', 'receipt']);
@@ -75,23 +85,19 @@ test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
 
 test('a late answer does not change a payment that has ended [RU2]', () => {
   for (const status of ['succeeded', 'failed', 'canceled'] as const) {
-    const ended = after(read(), { type: 'heard', payment: payment({ status, progress: 'ended' }) });
-    assert.equal(reduce(ended, { type: 'heard', payment: payment() }), ended, status);
+    const ended = after(read(), hears(payment({ status, progress: 'ended' })));
+    assert.equal(hears(payment())(ended), ended, status);
   }
 });
 
 test('a session with a payment opens on it, unless that payment is to be replaced', () => {
   const failed = payment({ status: 'failed', progress: 'ended' });
   assert.equal(screenOf(after(read({ payment: payment() }))), 'status');
-  const again = after(
-    read({ payment: failed }),
-    { type: 'tries_again' },
-    read({ payment: failed }),
-  );
+  const again = after(read({ payment: failed }), triesAgain, read({ payment: failed }));
   assert.equal(screenOf(again), 'review');
   assert.equal(again.screen.bill?.ended, 'one');
   const other = payment({ platform_payment_id: 'two' });
-  assert.equal(paymentOf(reduce(again, { type: 'heard', payment: other }).screen), other);
+  assert.equal(paymentOf(hears(other)(again).screen), other);
 });
 
 test('an amount far above the bill is questioned, with a suggestion of what may have been meant', () => {
@@ -100,16 +106,16 @@ test('an amount far above the bill is questioned, with a suggestion of what may 
       read({
         account: { ...session().account, balance: { amount_due_in_cents: due } },
       }),
-      { type: 'edits_amount' },
-      { type: 'typed', text },
-      { type: 'submitted', cents },
+      editsAmount,
+      types(text),
+      submits(cents),
     );
   const asked = typed('17084', 1_708_400);
   assert.deepEqual(asked.screen.name === 'amount' && asked.screen.asks, {
     amount: 1_708_400,
     meant: 17_084,
   });
-  const sure = reduce(asked, { type: 'chose', amount: 1_708_400 });
+  const sure = chooses(1_708_400)(asked);
   assert.deepEqual(payable(sure), 1_708_400);
   // Another month ahead is nothing to ask about; three times the bill is, and nobody guesses what was meant.
   assert.deepEqual(payable(typed('341.68', 34_168)), 34_168);
@@ -126,27 +132,23 @@ test('an amount far above the bill is questioned, with a suggestion of what may 
 test('the typed amount and the choices survive going back, a new read and a refused amount', () => {
   const state = after(
     read(),
-    { type: 'edits_amount' },
-    { type: 'typed', text: '42' },
-    { type: 'submitted', cents: 4_200 },
-    { type: 'method', method: 'card' },
-    { type: 'edits_amount' },
-    { type: 'back' },
+    editsAmount,
+    types('42'),
+    submits(4_200),
+    choosesMethod('card'),
+    editsAmount,
+    goesBack,
   );
   assert.deepEqual(payable(state), 4_200);
   assert.equal(state.screen.bill?.typed, '42');
-  const reread = reduce(reduce(state, { type: 'loads' }), read());
+  const reread = read()(loads(state));
   assert.deepEqual([payable(reread), reread.screen.bill?.method], [4_200, 'card']);
   // The bill's own amount is chosen by its name: a bill that was raised meanwhile is paid as it is then.
-  const full = reduce(state, { type: 'chose', amount: 17_084 });
+  const full = chooses(17_084)(state);
   const raised = { ...session().account, balance: { amount_due_in_cents: 20_000 } };
-  assert.deepEqual(payable(reduce(full, read({ account: raised }))), 20_000);
-  const refused = reduce(after(read(), { type: 'sends', on: true }), {
-    type: 'amount_refused',
-    session: session({
-      account: { ...session().account, payment_rules: { max_amount_in_cents: 10_000 } },
-    }),
-  });
+  assert.deepEqual(payable(read({ account: raised })(full)), 20_000);
+  const account = { ...session().account, payment_rules: { max_amount_in_cents: 10_000 } };
+  const refused = after(read(), sends('sends'), refusesAmount(session({ account })));
   assert.ok(refused.screen.name === 'amount');
   assert.deepEqual(
     [refused.screen.problem, refused.screen.bill.typed],
@@ -155,46 +157,41 @@ test('the typed amount and the choices survive going back, a new read and a refu
 });
 
 test('nothing can be changed while a confirm is being sent', () => {
-  const sending = after(read(), { type: 'chose', amount: 100 }, { type: 'sends', on: true });
-  assert.equal(reduce(sending, { type: 'method', method: 'card' }), sending);
-  assert.equal(reduce(sending, { type: 'chose', amount: 200 }), sending);
-  assert.equal(reduce(sending, { type: 'edits_amount' }), sending);
+  const sending = after(read(), chooses(100), sends('sends'));
+  assert.equal(choosesMethod('card')(sending), sending);
+  assert.equal(chooses(200)(sending), sending);
+  assert.equal(editsAmount(sending), sending);
 });
 
 test('whatever happens in whatever order, there is a screen, and an ended payment stays ended', () => {
-  const happening = fc.oneof(
-    fc.constantFrom<FlowEvent>(
-      { type: 'loads' },
-      read(),
-      read({ payment: payment() }),
-      { type: 'edits_amount' },
-      { type: 'typed', text: '5' },
-      { type: 'submitted', cents: 500 },
-      { type: 'submitted', cents: undefined },
-      { type: 'back' },
-      { type: 'sends', on: true },
-      { type: 'slow' },
-      { type: 'stopped', code: 'network_lost' },
-      { type: 'tries_again' },
-      { type: 'chose', amount: 500 },
-      { type: 'amount_refused', session: session() },
-      { type: 'connection', lost: true },
-      { type: 'left', left: true },
-    ),
-    fc
-      .constantFrom('processing' as const, 'succeeded' as const, 'failed' as const)
-      .map<FlowEvent>((status) => ({
-        type: 'heard',
-        payment: payment({ status, progress: status === 'processing' ? 'accepted' : 'ended' }),
-      })),
+  const news = (['processing', 'succeeded', 'failed'] as const).map((status) =>
+    hears(payment({ status, progress: status === 'processing' ? 'accepted' : 'ended' })),
+  );
+  const happening = fc.constantFrom<Move>(
+    ...news,
+    loads,
+    read(),
+    read({ payment: payment() }),
+    editsAmount,
+    types('5'),
+    submits(500),
+    submits(undefined),
+    goesBack,
+    sends('sends'),
+    sends('asks'),
+    isSlow,
+    stops({ code: 'network_lost' }),
+    triesAgain,
+    chooses(500),
+    refusesAmount(session()),
   );
   fc.assert(
-    fc.property(fc.array(happening, { maxLength: 30 }), (events) => {
+    fc.property(fc.array(happening, { maxLength: 30 }), (moves) => {
       let state = initialState(false);
-      for (const one of events) {
-        const next = reduce(state, one);
+      for (const one of moves) {
+        const next = one(state);
         const [before, now] = [paymentOf(state.screen), paymentOf(next.screen)];
-        if (before?.progress === 'ended' && one.type === 'heard') assert.equal(now, before);
+        if (before?.progress === 'ended' && news.includes(one)) assert.equal(now, before);
         // Only the two screens that show a payment hold one.
         assert.equal(now !== undefined, ['status', 'receipt'].includes(nameOf(next.screen) ?? ''));
         state = next;
@@ -239,11 +236,11 @@ test('an amount outside the limits is refused, tested at the limits', () => {
 });
 
 test('details that are not complete leave the confirm as it was, and the button works again', () => {
-  const sending = after(read(), { type: 'chose', amount: 17_084 }, { type: 'sends', on: true });
-  const back = reduce(sending, { type: 'sends', on: false });
-  assert.deepEqual(back, after(read(), { type: 'chose', amount: 17_084 }));
-  const followed = after(read(), { type: 'heard', payment: payment() });
-  assert.equal(reduce(followed, { type: 'sends', on: false }), followed);
+  const sending = after(read(), chooses(17_084), sends('sends'));
+  const back = sends(false)(sending);
+  assert.deepEqual(back, after(read(), chooses(17_084)));
+  const followed = after(read(), hears(payment()));
+  assert.equal(sends(false)(followed), followed);
 });
 
 test('only methods that take the amount are on offer, and a chosen one gives way when it does not', () => {
@@ -251,11 +248,7 @@ test('only methods that take the amount are on offer, and a chosen one gives way
     { funding_method: 'bank', label: 'Bank', sandbox: false, max_amount_in_cents: 5_000 },
     { funding_method: 'card', label: 'Card', sandbox: false, min_amount_in_cents: 50 },
   ];
-  const { screen } = after(
-    read({ funding_methods }),
-    { type: 'chose', amount: 5_000 },
-    { type: 'method', method: 'bank' },
-  );
+  const { screen } = after(read({ funding_methods }), chooses(5_000), choosesMethod('bank'));
   assert.ok(screen.bill);
   const offered = (amount: number): string[] =>
     methodsFor(screen.bill!, amount).map((method) => method.funding_method);
@@ -269,11 +262,11 @@ test('only methods that take the amount are on offer, and a chosen one gives way
 
 test('a receipt says what is still due only where the bill was read before the payment', () => {
   const part = payment({ status: 'succeeded', progress: 'ended', amount_in_cents: 5_000 });
-  const left = (...events: readonly FlowEvent[]): number | undefined => {
-    const { bill } = after(...events, { type: 'heard', payment: part }).screen;
+  const left = (...moves: readonly Move[]): number | undefined => {
+    const { bill } = after(...moves, hears(part)).screen;
     return bill && leftDue(bill, part);
   };
-  assert.equal(left(read(), { type: 'sends', on: true }), 12_084);
+  assert.equal(left(read(), sends('sends')), 12_084);
   // The balance of a page that is opened after the payment may count it or not.
   assert.equal(left(read({ payment: part })), undefined);
   assert.equal(left(read({ account: { ...session().account, balance: null } })), undefined);

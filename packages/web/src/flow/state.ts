@@ -1,6 +1,6 @@
 /**
- * The page's state and its transitions, as a pure function of the previous state and an event. It uses no network, clock or
- * document; `flow.ts` performs the actions and dispatches their results here.
+ * The page's state, and its moves as pure functions of a state. It uses no network, clock or document; `flow.ts` performs the actions
+ * and applies their results here.
  *
  *   loading -> review -> status -> receipt; review <-> amount; and `problem` from anywhere
  *
@@ -8,7 +8,7 @@
  * happens to this page, its network or its session.
  */
 import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/contract';
-import type { DuebridgeErrorCode, ScreenName } from '../embed/types.ts';
+import type { ScreenName } from '../embed/types.ts';
 import { MAX_CENTS } from './money.ts';
 
 /** A typed amount over this multiple of the bill prompts a question: a forgotten decimal point multiplies it by a hundred. */
@@ -50,7 +50,12 @@ export type Screen =
   /** With a bill when it is read again; what the customer typed and chose is kept. */
   | { readonly name: 'loading'; readonly bill: Bill | undefined }
   /** The bill and the button that pays it; without an amount to pay (`amountOf`), the way to choose one. */
-  | { readonly name: 'review'; readonly bill: Bill; readonly sending: boolean }
+  | {
+      readonly name: 'review';
+      readonly bill: Bill;
+      /** Whether the confirm is being sent; `asks`: and the customer, who wants to close meanwhile, is asked. */
+      readonly sending: false | 'sends' | 'asks';
+    }
   | {
       readonly name: 'amount';
       readonly bill: Bill;
@@ -65,13 +70,18 @@ export type Screen =
       readonly slow: boolean;
     }
   | { readonly name: 'receipt'; readonly bill: Bill; readonly payment: FlowPayment }
-  | {
-      readonly name: 'problem';
-      readonly code: DuebridgeErrorCode;
-      readonly requestId: string | undefined;
-      readonly again: Again | undefined;
-      readonly bill: Bill | undefined;
-    };
+  | (Problem & { readonly name: 'problem'; readonly bill: Bill | undefined });
+
+/** One screen by its name. */
+export type ScreenOf<N extends Screen['name']> = Extract<Screen, { name: N }>;
+
+/** Why the page cannot go on, and whether "Try again" can. */
+export interface Problem {
+  /** A DuebridgeErrorCode; `alone` for a page that stands in no site. */
+  readonly code: string;
+  readonly requestId?: string | undefined;
+  readonly again?: Again | undefined;
+}
 
 /** Everything the screens show. */
 export interface State {
@@ -79,114 +89,110 @@ export interface State {
   readonly offline: boolean;
   /** Ms on the customer's clock at which the session ends, once that is near. */
   readonly endsAt: number | undefined;
-  /** The customer asked to close while a payment was being sent. */
-  readonly asksToClose: boolean;
   /** The customer has left a page that stays in place: it has no button for that any more. */
   readonly left: boolean;
 }
 
-export type FlowEvent =
-  | { readonly type: 'loads' }
-  | { readonly type: 'read'; readonly session: FlowSession }
-  | { readonly type: 'chose'; readonly amount: number }
-  | { readonly type: 'edits_amount' }
-  | { readonly type: 'typed'; readonly text: string }
-  /** `cents` is the parsed text in the customer's language; undefined when it is not an amount. */
-  | { readonly type: 'submitted'; readonly cents: number | undefined }
-  | { readonly type: 'method'; readonly method: string }
-  | { readonly type: 'back' }
-  /** The press of Pay; `on: false`: the details of the funding method are incomplete, and nothing was sent. */
-  | { readonly type: 'sends'; readonly on: boolean }
-  /** The rules changed after the page was drawn; `session` is the current bill. */
-  | { readonly type: 'amount_refused'; readonly session: FlowSession }
-  | { readonly type: 'heard'; readonly payment: FlowPayment }
-  /** What the session says after the payment succeeded: who paid, and where the receipt is sent. */
-  | { readonly type: 'receipted'; readonly receipt: Pick<FlowSession, 'receipt'> }
-  | { readonly type: 'slow' }
-  | {
-      readonly type: 'stopped';
-      readonly code: DuebridgeErrorCode;
-      readonly requestId?: string | undefined;
-      readonly again?: Again | undefined;
-    }
-  | { readonly type: 'tries_again' }
-  | { readonly type: 'connection'; readonly lost: boolean }
-  | { readonly type: 'session_ends'; readonly at: number | undefined }
-  | { readonly type: 'asks_to_close'; readonly asks: boolean }
-  | { readonly type: 'left'; readonly left: boolean };
-
-export function initialState(offline: boolean): State {
-  const screen: Screen = { name: 'loading', bill: undefined };
-  return { screen, offline, endsAt: undefined, asksToClose: false, left: false };
+/** The first state; `problem`: why there will be no payment in this visit. */
+export function initialState(offline: boolean, problem?: Problem): State {
+  const screen: Screen = problem
+    ? { name: 'problem', ...problem, bill: undefined }
+    : { name: 'loading', bill: undefined };
+  return { screen, offline, endsAt: undefined, left: false };
 }
 
-/** The state after an event. An event that does not apply to the current screen changes nothing. */
-export function reduce(state: State, event: FlowEvent): State {
-  const { screen } = state;
-  const { bill } = screen;
-  const show = (next: Screen, change: Partial<State> = {}): State => ({
-    ...state,
-    ...change,
-    screen: next,
+// Moves -----------------------------------------------------------------------------------------------------------------------
+
+/** The state after something has happened. What does not apply to the current screen changes nothing. */
+export type Move = (state: State) => State;
+
+/** A move between screens; `next` gives undefined where it does not apply. */
+const move =
+  (next: (screen: Screen) => Screen | undefined): Move =>
+  (state) => {
+    const screen = next(state.screen);
+    return screen ? { ...state, screen } : state;
+  };
+
+/** A move from one screen. */
+const from = <N extends Screen['name']>(
+  name: N,
+  next: (screen: ScreenOf<N>) => Screen | undefined,
+): Move => move((screen) => (screen.name === name ? next(screen as ScreenOf<N>) : undefined));
+
+export const loads: Move = move(({ bill }) => ({ name: 'loading', bill }));
+
+/** The bill as it is now: of a session that has a payment already, that payment. */
+export const reads =
+  (session: FlowSession): Move =>
+  (state) => {
+    const bill = billFrom(session, state.screen.bill);
+    const { payment } = session;
+    return payment && payment.platform_payment_id !== bill.ended
+      ? paid(state, bill, payment)
+      : { ...state, screen: review(bill) };
+  };
+
+export const chooses = (amount: number): Move =>
+  move((screen) => (isChoosing(screen) ? review(choose(screen.bill, amount)) : undefined));
+
+export const editsAmount: Move = move((screen) =>
+  isChoosing(screen) ? { name: 'amount', bill: screen.bill } : undefined,
+);
+
+export const types = (typed: string): Move =>
+  from('amount', (screen) => ({ ...screen, bill: { ...screen.bill, typed }, asks: undefined }));
+
+/** `cents` is the typed text as an amount in the customer's language; undefined when it is none. */
+export const submits = (cents: number | undefined): Move =>
+  from('amount', ({ bill }) => {
+    const problem = judgeAmount(bill.typed, cents, bill.rules);
+    if (problem !== undefined || cents === undefined) return { name: 'amount', bill, problem };
+    const asks = farAbove(cents, bill);
+    return asks ? { name: 'amount', bill, asks } : review(choose(bill, cents));
   });
-  switch (event.type) {
-    case 'loads':
-      return show({ name: 'loading', bill });
-    case 'read': {
-      const read = billFrom(event.session, bill);
-      const { payment } = event.session;
-      if (payment && payment.platform_payment_id !== read.ended) return paid(state, read, payment);
-      return show(review(read));
-    }
-    case 'chose':
-      return isChoosing(screen) ? show(review(choose(screen.bill, event.amount))) : state;
-    case 'edits_amount':
-      return isChoosing(screen) ? show({ name: 'amount', bill: screen.bill }) : state;
-    case 'typed':
-      if (screen.name !== 'amount') return state;
-      return show({ ...screen, bill: { ...screen.bill, typed: event.text }, asks: undefined });
-    case 'submitted':
-      return screen.name === 'amount' ? submitted(state, screen.bill, event.cents) : state;
-    case 'method':
-      if (screen.name !== 'review' || screen.sending) return state;
-      return show({ ...screen, bill: { ...screen.bill, method: event.method } });
-    case 'back':
-      return screen.name === 'amount' ? show(review(screen.bill)) : state;
-    case 'sends':
-      return screen.name === 'review'
-        ? show({ ...screen, sending: event.on }, { left: false })
-        : state;
-    case 'amount_refused':
-      return screen.name === 'review' ? show(refusedAmount(screen.bill, event.session)) : state;
-    case 'heard':
-      return bill ? paid(state, bill, event.payment) : state;
-    case 'receipted':
-      if (screen.name !== 'receipt') return state;
-      // Its balance is another one now: what the payment leaves due follows from the one that was paid.
-      return show({
-        ...screen,
-        bill: { ...screen.bill, session: { ...screen.bill.session, ...event.receipt } },
-      });
-    case 'slow':
-      return screen.name === 'status' ? show({ ...screen, slow: true }) : state;
-    case 'stopped': {
-      const { code, requestId, again } = event;
-      return show({ name: 'problem', code, requestId, again, bill });
-    }
-    case 'tries_again': {
-      const last = paymentOf(screen)?.platform_payment_id;
-      return show({ name: 'loading', bill: bill && { ...bill, ended: last ?? bill.ended } });
-    }
-    case 'connection':
-      return { ...state, offline: event.lost };
-    case 'session_ends':
-      return { ...state, endsAt: event.at };
-    case 'asks_to_close':
-      return { ...state, asksToClose: event.asks };
-    case 'left':
-      return { ...state, left: event.left, asksToClose: false };
-  }
-}
+
+export const choosesMethod = (method: string): Move =>
+  from('review', (screen) =>
+    screen.sending ? undefined : { ...screen, bill: { ...screen.bill, method } },
+  );
+
+export const goesBack: Move = from('amount', ({ bill }) => review(bill));
+
+/** The press of Pay; false: the details of the funding method are incomplete, and nothing was sent. */
+export const sends = (sending: false | 'sends' | 'asks'): Move =>
+  from('review', (screen) => ({ ...screen, sending }));
+
+/** The rules changed after the page was drawn; `session` is the current bill. */
+export const refusesAmount = (session: FlowSession): Move =>
+  from('review', ({ bill }) => refusedAmount(bill, session));
+
+/** News of a payment. */
+export const hears =
+  (payment: FlowPayment): Move =>
+  (state) =>
+    state.screen.bill ? paid(state, state.screen.bill, payment) : state;
+
+/** What the session says after the payment succeeded: who paid, and where the receipt is sent. */
+export const receipts = (receipt: Pick<FlowSession, 'receipt'>): Move =>
+  // Its balance is another one now: what the payment leaves due follows from the one that was paid.
+  from('receipt', ({ bill, ...screen }) => ({
+    ...screen,
+    bill: { ...bill, session: { ...bill.session, ...receipt } },
+  }));
+
+export const isSlow: Move = from('status', (screen) => ({ ...screen, slow: true }));
+
+export const stops = (problem: Problem): Move =>
+  move(({ bill }) => ({ name: 'problem', ...problem, bill }));
+
+export const triesAgain: Move = move((screen) => {
+  const { bill } = screen;
+  const last = paymentOf(screen)?.platform_payment_id;
+  return { name: 'loading', bill: bill && { ...bill, ended: last ?? bill.ended } };
+});
+
+// What follows from a state ---------------------------------------------------------------------------------------------------
 
 /** The amount that is paid: the chosen one, or the bill's own; undefined while there is neither. */
 export const amountOf = ({ chosen, rules }: Bill): number | undefined => chosen ?? rules.full;
@@ -231,7 +237,7 @@ export function nameOf(screen: Screen): ScreenName | undefined {
 }
 
 /** The customer can still choose what to pay. */
-const isChoosing = (screen: Screen): screen is Extract<Screen, { name: 'review' | 'amount' }> =>
+const isChoosing = (screen: Screen): screen is ScreenOf<'review' | 'amount'> =>
   screen.name === 'amount' || (screen.name === 'review' && !screen.sending);
 
 const review = (bill: Bill): Screen => ({ name: 'review', bill, sending: false });
@@ -265,22 +271,11 @@ function paid(state: State, bill: Bill, payment: FlowPayment): State {
   return {
     ...state,
     offline: false,
-    asksToClose: false,
     screen:
       payment.status === 'succeeded'
         ? { name: 'receipt', bill, payment }
         : { name: 'status', bill, payment, slow },
   };
-}
-
-function submitted(state: State, bill: Bill, cents: number | undefined): State {
-  const problem = judgeAmount(bill.typed, cents, bill.rules);
-  if (problem !== undefined || cents === undefined)
-    return { ...state, screen: { name: 'amount', bill, problem } };
-  const asks = farAbove(cents, bill);
-  return asks === undefined
-    ? { ...state, screen: review(choose(bill, cents)) }
-    : { ...state, screen: { name: 'amount', bill, asks } };
 }
 
 /** Whether to ask about an amount, and what was probably meant. */
