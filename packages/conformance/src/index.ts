@@ -4,11 +4,10 @@ import type { ClauseId } from '@duebridge/contract';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 
 export { MACHINE_CLOCK, type Clock } from './clock.ts';
-export type { CaseInfo } from './check/check.ts';
-export type { Profile, Severity, Verdict } from './check/findings.ts';
+export type { CaseInfo, Profile, Severity, Verdict } from './check/findings.ts';
 export type { Driven, Driver, MakeDriver } from './check/drivers.ts';
 export { fileHistory, memoryHistory, type History, type HistoryEntry } from './check/history.ts';
-export { USUAL_PACE, type Pace } from './check/context.ts';
+export type { Pace } from './check/run.ts';
 export { jsonReport, junitReport, terminalReport } from './report/text.ts';
 export { pageReport } from './report/page.ts';
 export {

@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { curl } from '../src/check/http.ts';
 import { fileHistory } from '../src/check/history.ts';
 import { MACHINE_CLOCK } from '../src/clock.ts';
-import type { Pace } from '../src/check/context.ts';
+import type { Pace } from '../src/check/run.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
 import { pageReport } from '../src/report/page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from '../src/run.ts';

@@ -48,7 +48,7 @@ const c03: CallerCase = {
   },
   async atEnd(t) {
     // One read after the end may be a reconciliation, and one more may follow a restart (C14); the next are polls at a slower pace.
-    const most = t.run.restart === undefined ? 1 : 2;
+    const most = t.run.options.restart === undefined ? 1 : 2;
     for (const [payment, calls] of t.all.length > 0 ? [] : t.atRest) {
       const later = t.calls(payment).slice(calls);
       t.none(
@@ -159,7 +159,7 @@ const c14: CallerCase = {
   stage: 'last',
   likely_cause: 'Open payments are only in memory, or an id is stored after the response.',
   async run(t: CallerContext) {
-    const { restart } = t.run;
+    const { restart } = t.run.options;
     t.given(restart !== undefined, 'the target declares no caller.restart_command');
     let restarted = false;
     const polled = await t.pay(

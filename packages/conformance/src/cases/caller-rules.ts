@@ -33,7 +33,7 @@ export function reportsProcessing(isOver: (call: Call, partner: Book) => boolean
 
 /** The ids of all payments that the partner has been called for. */
 export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>
-  new Set(t.run.partner.exchanges().map(idOf));
+  new Set(t.caller.partner.exchanges().map(idOf));
 
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: Call): string | undefined {
@@ -69,9 +69,9 @@ export async function goesOn(
 ): Promise<void> {
   if (holds) return;
   const calls = t.calls(payment);
-  const silence = t.run.partner.now() - (calls.at(-1)?.at_ms ?? 0);
+  const silence = t.caller.partner.now() - (calls.at(-1)?.at_ms ?? 0);
   const isSilent = silence >= GIVEN_UP * longestPause(calls);
-  if (!t.run.caller.patience_declared || !isSilent || !(await t.isAwake())) {
+  if (!t.caller.target.patience_declared || !isSilent || !(await t.isAwake())) {
     t.wanting.push(
       `no call for ${Math.round(silence / 1_000)} s (${expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
     );
@@ -136,7 +136,7 @@ export async function stopsAtTheEnd(
   const word = statusGiven(end) ?? '';
   known();
   const before = t.calls(payment).length;
-  const shown_ms = t.run.partner.now();
+  const shown_ms = t.caller.partner.now();
   // A platform that polls slowly is watched for longer than it usually pauses.
   const usual_ms = 2 * longestPause(t.calls(payment));
   const isInTime = await t.quiet(Math.min(t.patience_ms, usual_ms));

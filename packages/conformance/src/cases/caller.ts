@@ -38,7 +38,7 @@ const c09: CallerCase = {
     await t.arrived(payment);
     const [first] = t.puts(payment);
     if (first === undefined) return;
-    const { biller_id, account_id } = t.run.caller;
+    const { biller_id, account_id } = t.caller.target;
     const path = ['biller', biller_id, 'account', account_id, 'payment'];
     const isPath = path.every((part, place) => decoded(first.path.split('/')[place + 1]) === part);
     const expected = `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`;
@@ -66,16 +66,16 @@ const mediaType = ({ headers }: Call): string =>
  * tokens, and what a call carries then says nothing.
  */
 async function laterCalls(t: CallerContext): Promise<void> {
-  const off = t.run.otherAmount();
+  const off = t.caller.otherAmount();
   t.must(off === undefined, `the requested amount in every PUT, such as ${off?.asked}`, off?.put, {
     got: `amount_in_cents ${amountOf(off?.put.text ?? '') ?? 'missing'}`,
     clause: 'PF6',
     cause: 'The amount is rounded on its way, or a fee is added or taken off.',
   });
-  const { authentication } = t.run.caller;
-  const secrets = partnerSecrets(t.run).flatMap((one) => [one, encodeURIComponent(one)]);
+  const { authentication } = t.caller.target;
+  const secrets = partnerSecrets(t).flatMap((one) => [one, encodeURIComponent(one)]);
   t.none(
-    t.run.partner
+    t.caller.partner
       .exchanges()
       .filter(
         ({ path }) =>
@@ -92,7 +92,7 @@ async function laterCalls(t: CallerContext): Promise<void> {
   if (t.all.length > 0 || authentication.method === 'oauth') return;
   const { header, key } = authentication;
   t.none(
-    t.run.partner
+    t.caller.partner
       .exchanges()
       .filter(({ operation }) => PROTECTED.includes(operation))
       .filter(({ headers }) => headers[header.toLowerCase()] !== key),
@@ -181,7 +181,7 @@ function instruction(t: CallerContext, at: Call, id: string | undefined): void {
 /** The credential of a call, as the partner declared it. */
 function credential(t: CallerContext, at: Call): void {
   const { headers } = at;
-  const { authentication } = t.run.caller;
+  const { authentication } = t.caller.target;
   if (authentication.method === 'oauth') {
     const { authorization = '' } = headers;
     const isBearer = /^Bearer \S+$/.test(authorization);
@@ -202,9 +202,11 @@ function credential(t: CallerContext, at: Call): void {
 
 /** The requests at the token endpoint (OA2). */
 function tokenRequests(t: CallerContext): void {
-  const { authentication } = t.run.caller;
+  const { authentication } = t.caller.target;
   if (authentication.method !== 'oauth') return;
-  const fetches = t.run.partner.exchanges().filter(({ operation }) => operation === 'access_token');
+  const fetches = t.caller.partner
+    .exchanges()
+    .filter(({ operation }) => operation === 'access_token');
   // A platform may hold one token for reads and another for writes.
   const at = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
   const more = { clause: 'OA2' } as const;
@@ -264,7 +266,7 @@ const c01: CallerCase = {
 
 /** An id that another account has used is another account's payment (PF2). */
 async function otherAccount(t: CallerContext): Promise<void> {
-  const { other_account_id } = t.run.caller;
+  const { other_account_id } = t.caller.target;
   if (other_account_id === undefined) return;
   const known = idsSoFar(t);
   const payment = await t.pay(1_040, {}, other_account_id);

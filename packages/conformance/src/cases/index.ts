@@ -1,5 +1,6 @@
 /** Every check, in report order. */
-import type { CallerCase, CaseInfo, PartnerCase, TokenCase } from '../check/check.ts';
+import type { CallerCase, PartnerCase, TokenCase } from '../check/check.ts';
+import type { CaseInfo } from '../check/findings.ts';
 import { SCENARIOS } from '../scripted/partner.ts';
 import { ACCESS } from './access.ts';
 import { ACCOUNTS } from './accounts.ts';

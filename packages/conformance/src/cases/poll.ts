@@ -39,7 +39,7 @@ const p50: PartnerCase = {
   creates: uses('first', 'other'),
   atEnd: allEnd,
   async run(t) {
-    if (t.run.recheck) return recheck(t);
+    if (t.run.options.recheck === true) return recheck(t);
     await t.sharedPayment('other');
     const { intent } = await t.accepted();
     const { reads, end } = await t.end(intent);
@@ -60,7 +60,13 @@ const p50: PartnerCase = {
 /** The window holds for large payments and other accounts too. */
 async function allEnd(t: PartnerContext): Promise<void> {
   const { terminal_window_seconds: declared } = t.target;
-  if (t.all.length > 0 || t.run.recheck || t.run.endsLater || declared === undefined) return;
+  if (
+    t.all.length > 0 ||
+    t.run.options.recheck === true ||
+    t.run.endsLater ||
+    declared === undefined
+  )
+    return;
   const payments = t.run.accepted();
   const lives = await Promise.all(
     payments.map(async ({ intent }) => ({ intent, ...(await t.end(intent)) })),
@@ -251,7 +257,7 @@ const p54: PartnerCase = {
       unchanged(t, before, reply, ENDED_FIELDS, `the ${of}, unchanged`, {
         got: `${tellDifferences(before, reply, ENDED_FIELDS)} (${ended}read at ${at(reply.sent)})`,
       });
-    if (!t.run.recheck) {
+    if (t.run.options.recheck !== true) {
       // Each read over its own connection, before the end too: behind a balancer, one replica of three may lag, or keep what it read.
       const { intent } = await t.accept(54);
       const { end } = await t.end(intent, { fresh: true });
@@ -266,7 +272,7 @@ const p54: PartnerCase = {
       }
     }
     const old = t.oldEntries().filter(({ record }) => isTerminalWord(record['status']));
-    t.given(!t.run.recheck || old.length > 0, NOTHING_OLD);
+    t.given(t.run.options.recheck !== true || old.length > 0, NOTHING_OLD);
     for (const { intent, record, made_at } of old.slice(0, POLLS)) {
       if (!same(record, await t.read(intent), `payment of ${made_at}`, '')) return;
     }

@@ -161,7 +161,7 @@ const p66: PartnerCase = {
   creates: (target) =>
     target.restart_command === undefined ? [] : [own(target, 67), own(target, 68), own(target, 69)],
   async run(t: PartnerContext) {
-    const { restart } = t.run;
+    const { restart } = t.run.options;
     t.given(restart !== undefined, 'the target declares no restart_command');
     const known: { readonly intent: Intent; readonly before: PaymentFields }[] = [];
     for (const { intent } of t.run.accepted().slice(-MOST)) {

@@ -97,7 +97,7 @@ async function judgeFault(
     });
     return;
   }
-  const further = `a further call, within ${t.run.caller.patience_seconds} s`;
+  const further = `a further call, within ${t.caller.target.patience_seconds} s`;
   await goesOn(t, payment, ended, {
     expected: `after ${what}: ${rule.ends === true ? t.untilTheEnd : further}`,
     clause: 'RU4',
@@ -182,7 +182,8 @@ export function begin(
   scenario: Scenario,
   next: (call: Call) => number | undefined,
 ): Behaviour {
-  const { clock, partner } = t.run;
+  const { partner } = t.caller;
+  const { clock } = t.run;
   return scenario.begin({ clock, next, stray: partner.stray_url });
 }
 
@@ -255,7 +256,7 @@ class PaymentFault {
 
   /** The call with this number, and the next one for the same payment. */
   around(number: number) {
-    const all = this.#t.run.exchangesOf(this.#id);
+    const all = this.#t.caller.exchangesOf(this.#id);
     const place = all.findIndex((call) => call.number === number);
     return place < 0 ? [] : ([all[place], all[place + 1]] as const);
   }

@@ -34,16 +34,16 @@ export async function judgeTokens(
   first_cents: number,
 ): Promise<void> {
   const { variants, usable } = scenario;
-  t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
+  t.given(t.caller.target.authentication.method === 'oauth', 'the platform uses a static key');
   await holdsToken(t, first_cents + 10 * variants);
-  const strays = t.run.partner.strayPaths().length;
+  const strays = t.caller.partner.strayPaths().length;
   // A usable token ends the fault for its payment, so each variant needs its own; the others come one after another.
   const rounds = usable === true ? variants : 1;
   for (let round = 0; round < rounds; round += 1) {
     await judgeRound(t, scenario, { variant: round, cents: first_cents + 10 * round });
     if (t.all.length > 0) break;
   }
-  const followed = t.run.partner.strayPaths().length - strays;
+  const followed = t.caller.partner.strayPaths().length - strays;
   const expected = 'no request to the redirect’s target host, which would receive the secret';
   t.must(followed === 0, expected, undefined, {
     got: `${followed} requests`,
@@ -54,7 +54,7 @@ export async function judgeTokens(
 
 /** Makes a payment unless one was accepted before, so that the platform holds a token when the fault starts. */
 async function holdsToken(t: CallerContext, cents: number): Promise<void> {
-  const exchanges = t.run.partner.exchanges();
+  const exchanges = t.caller.partner.exchanges();
   const isHeld = exchanges.some(({ method, answer }) => method === 'PUT' && answer?.status === 200);
   if (!isHeld) await t.accepted(await t.pay(cents));
 }
@@ -114,9 +114,10 @@ async function judgeRound(
  */
 async function goesOnAfterToken(...given: Parameters<typeof goesOn>): Promise<void> {
   const [t, , holds] = given;
-  if (holds || t.run.caller.patience_seconds > TOKEN_PAUSE_SECONDS) return await goesOn(...given);
+  if (holds || t.caller.target.patience_seconds > TOKEN_PAUSE_SECONDS)
+    return await goesOn(...given);
   t.wanting.push(
-    `no call for ${t.run.caller.patience_seconds} s (${given[3].expected}): set caller.patience_seconds to more than ${TOKEN_PAUSE_SECONDS}, because token requests may be a minute apart`,
+    `no call for ${t.caller.target.patience_seconds} s (${given[3].expected}): set caller.patience_seconds to more than ${TOKEN_PAUSE_SECONDS}, because token requests may be a minute apart`,
   );
 }
 
@@ -213,9 +214,9 @@ export type OwnJudge = (t: CallerContext, cents: number) => Promise<void>;
 /** Keyed by the scenario's full name. */
 export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
   'F03-connection-refused': (t, cents) =>
-    broken(t, cents, 'connections refused', () => t.run.partner.refuseConnections()),
+    broken(t, cents, 'connections refused', () => t.caller.partner.refuseConnections()),
   'F47-bad-certificate': async (t: CallerContext, cents: number) => {
-    const { partner, caller } = t.run;
+    const { partner, target: caller } = t.caller;
     t.given(caller.tls !== undefined, 'the scripted partner uses plain http: declare caller.tls');
     let [calls, refused] = [0, 0];
     const came = (): number => t.calls().length - calls;
@@ -276,7 +277,7 @@ async function broken(
 
 /** Many payments wait while a slow token endpoint issues short-lived tokens. */
 async function herd(t: CallerContext, cents: number): Promise<void> {
-  t.given(t.run.caller.authentication.method === 'oauth', 'the platform uses a static key');
+  t.given(t.caller.target.authentication.method === 'oauth', 'the platform uses a static key');
   await holdsToken(t, cents + 10 * HERD);
   let [under_way, most, fetched, done] = [0, 0, false, false];
   const refused = new Set<string>();
@@ -306,7 +307,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
       if (!done) payment.ending = { ...payment.ending, after_ms: undefined };
     },
   });
-  const number = Math.min(HERD, t.run.driver.at_once);
+  const number = Math.min(HERD, t.caller.driver.at_once);
   const payments = await t.payAll(
     Array.from({ length: number }, (_, place) => ({ cents: cents + 10 * place })),
   );

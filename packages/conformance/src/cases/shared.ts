@@ -1,6 +1,7 @@
 /** Shared by several checks. */
 import type { Json } from '@duebridge/contract';
-import type { Findings, More, MoreAt } from '../check/findings.ts';
+import type { Context } from '../check/context.ts';
+import type { More, MoreAt } from '../check/findings.ts';
 import { show, type Exchange, type Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
@@ -98,7 +99,7 @@ function looksInternal(text: string): boolean {
 
 /** Should hold: errors that show a stranger nothing of the program, and no response at all that repeats a credential. */
 export function revealsNothing(
-  t: Findings,
+  t: Context,
   errors: readonly Exchange[],
   all: readonly Exchange[] = errors,
 ): void {
@@ -121,7 +122,7 @@ export function revealsNothing(
  * True when the reply says something about the payment. Any other reply (429, 5xx, no response) is inconclusive: it raises
  * a warning, and never counts as a payment that changed or was lost.
  */
-export function isAnswer(t: Findings, reply: Reply): boolean {
+export function isAnswer(t: Context, reply: Reply): boolean {
   const { status } = reply;
   const none = status === undefined || status === 429 || status >= 500;
   return t.should(!none, 'a response other than 429 or 5xx', reply, {
@@ -132,7 +133,7 @@ export function isAnswer(t: Findings, reply: Reply): boolean {
 
 /** Must hold: the reply has a payment whose fields are as before. A finding says which fields differ and how. */
 export function unchanged(
-  t: Findings,
+  t: Context,
   before: PaymentFields,
   reply: Reply,
   fields: readonly string[],
@@ -161,7 +162,7 @@ export function everyRecord(
 }
 
 /** Should hold in the strict profile: the refusal is one that the platform takes as final. */
-export function finallyRefused(t: Findings, put: Reply): void {
+export function finallyRefused(t: Context, put: Reply): void {
   const expected = '400 or 422: the request is invalid, not the credential or the URL';
   t.strict(put.status === 400 || put.status === 422, expected, put, {
     cause: 'The platform takes no other refusal as final, so it retries forever.',

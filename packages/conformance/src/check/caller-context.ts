@@ -8,10 +8,10 @@
  */
 import { readFileSync } from 'node:fs';
 import { OtherNumber } from '@duebridge/contract';
-import { Context, Run, type Means, Throttle } from './context.ts';
-import { type Driven, type Driver, type MakeDriver, byCommand } from './drivers.ts';
+import { Context } from './context.ts';
+import { type Driven, type Driver, byCommand } from './drivers.ts';
 import { Skipped } from './findings.ts';
-import { nothing, parsed, type Exchange } from './http.ts';
+import { parsed } from './http.ts';
 import {
   startScriptedPartner,
   together,
@@ -19,8 +19,9 @@ import {
   type Call,
   type ScriptedPartner,
 } from '../scripted/partner.ts';
-import { maskedHeaders } from '../scripted/requests.ts';
+import type { Run } from './run.ts';
 import { secretsOf, type CallerTarget, type PlatformTarget } from './target.ts';
+import { Throttle } from './throttle.ts';
 
 /** Interval at which the judge checks for an expected call. */
 const LOOK_MS = 20;
@@ -56,11 +57,11 @@ interface Expected extends CallerPayment {
   driven?: Driven;
 }
 
-/** Shared by all caller checks of one run. */
-export class CallerRun extends Run<PlatformTarget> {
+/** The partner that the platform under test pays, and what it is asked to pay. Shared by all caller checks of one run. */
+export class Caller {
   readonly partner: ScriptedPartner;
   readonly driver: Driver;
-  readonly caller: CallerTarget;
+  readonly target: CallerTarget;
   /** The address registered with the platform. */
   readonly url: string;
   /** How the partner treats every call: normally, unless a check sets a fault. */
@@ -71,35 +72,23 @@ export class CallerRun extends Run<PlatformTarget> {
   readonly faults = new Throttle(FAULTS_AT_ONCE);
   readonly #payments: Expected[] = [];
 
-  private constructor(
-    target: PlatformTarget,
-    means: Means,
-    caller: CallerTarget,
-    partner: ScriptedPartner,
-    make: MakeDriver | undefined,
-  ) {
-    super(target, means);
-    this.caller = caller;
+  private constructor(run: Run, target: CallerTarget, partner: ScriptedPartner) {
+    this.target = target;
     this.partner = partner;
-    this.url = caller.public_url ?? partner.url;
-    this.driver = make?.(this.url) ?? byCommand(caller, this.url);
+    this.url = target.public_url ?? partner.url;
+    this.driver = run.options.driver?.(this.url) ?? byCommand(target, this.url);
   }
 
   /** Starts the scripted partner. Rejects when its port is not available or its certificate cannot be read. */
-  static async open(
-    target: PlatformTarget,
-    means: Means,
-    caller: CallerTarget,
-    driver: MakeDriver | undefined,
-  ): Promise<CallerRun> {
-    const { authentication, tls, host, port, biller_id } = caller;
+  static async open(run: Run, target: CallerTarget): Promise<Caller> {
+    const { authentication, tls, host, port, biller_id } = target;
     for (const { value, name } of secretsOf(authentication)) {
-      means.wire.hide({ value, name: `PARTNER_${name}` });
+      run.wire.hide({ value, name: `PARTNER_${name}` });
     }
-    const accounts = [caller.account_id, caller.other_account_id].filter((id) => id !== undefined);
-    let run: CallerRun | undefined;
+    const accounts = [target.account_id, target.other_account_id].filter((id) => id !== undefined);
+    let caller: Caller | undefined;
     const partner = await startScriptedPartner({
-      clock: means.clock,
+      clock: run.clock,
       host,
       port,
       ...(tls && { tls: { cert: readFileSync(tls.cert_file), key: readFileSync(tls.key_file) } }),
@@ -111,12 +100,12 @@ export class CallerRun extends Run<PlatformTarget> {
         balance: { amount_due_in_cents: 10_000_000 },
       })),
       behaviour: [
-        { receive: (call) => run?.noteCall(call) },
-        together((call) => (call === undefined ? [] : (run?.behavioursOf(call) ?? []))),
+        { receive: (call) => caller?.noteCall(call) },
+        together((call) => (call === undefined ? [] : (caller?.behavioursOf(call) ?? []))),
       ],
     });
     try {
-      return (run = new CallerRun(target, means, caller, partner, driver));
+      return (caller = new Caller(run, target, partner));
     } catch (error) {
       await partner.stop();
       throw error;
@@ -222,22 +211,23 @@ export function amountOf(text: string): number | undefined {
 }
 
 /** The context of one caller check. */
-export class CallerContext extends Context<CallerRun, Call> {
+export class CallerContext extends Context<Run<PlatformTarget>> {
+  readonly caller: Caller;
   readonly #from: number;
   readonly #made: CallerPayment[] = [];
-  readonly #cited = new Map<number, Exchange>();
 
   /** The number of calls of each payment when it was seen to rest. */
   readonly atRest = new Map<CallerPayment, number>();
 
-  constructor(run: CallerRun, check: string) {
+  constructor(run: Run<PlatformTarget>, check: string, caller: Caller) {
     super(run, check);
-    this.#from = run.partner.exchanges().at(-1)?.number ?? 0;
+    this.caller = caller;
+    this.#from = caller.partner.exchanges().at(-1)?.number ?? 0;
   }
 
   /** Applies this fault to every call from now on. */
   script(behaviour: Behaviour): void {
-    this.run.behaviour = behaviour;
+    this.caller.behaviour = behaviour;
   }
 
   /** Asks the platform for a payment, to which the partner applies this fault. Skips when the platform cannot be asked. */
@@ -246,7 +236,7 @@ export class CallerContext extends Context<CallerRun, Call> {
     behaviour: Behaviour = {},
     account_id?: string,
   ): Promise<CallerPayment> {
-    const payment = await this.run.pay(amount_in_cents, behaviour, account_id);
+    const payment = await this.caller.pay(amount_in_cents, behaviour, account_id);
     this.#made.push(payment);
     return payment;
   }
@@ -255,7 +245,7 @@ export class CallerContext extends Context<CallerRun, Call> {
   async payAll(
     orders: readonly { readonly cents: number; readonly behaviour?: Behaviour }[],
   ): Promise<readonly CallerPayment[]> {
-    const { at_once } = this.run.driver;
+    const { at_once } = this.caller.driver;
     const payments: CallerPayment[] = [];
     for (let from = 0; from < orders.length; from += at_once) {
       const some = orders.slice(from, from + at_once);
@@ -268,7 +258,7 @@ export class CallerContext extends Context<CallerRun, Call> {
 
   /** Ends a payment as succeeded if the partner has it and it is still processing there. */
   settle({ platform_payment_id: id }: CallerPayment): void {
-    if (id !== undefined) this.run.partner.settle(id);
+    if (id !== undefined) this.caller.partner.settle(id);
   }
 
   /** Runs a job for each item, in parallel as far as the platform and the limit on concurrent faults allow. */
@@ -277,7 +267,7 @@ export class CallerContext extends Context<CallerRun, Call> {
     job: (item: T, place: number) => Promise<void>,
   ): Promise<void> {
     const ends = await Promise.allSettled(
-      items.map((item, place) => this.run.faults.send(() => job(item, place), this.run)),
+      items.map((item, place) => this.caller.faults.send(() => job(item, place), this.run)),
     );
     // Waits for all jobs before rethrowing the first error, so that no job adds findings to a check that has ended.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
@@ -289,7 +279,7 @@ export class CallerContext extends Context<CallerRun, Call> {
     const put = (): boolean => payment !== undefined && this.puts(payment).length > 0;
     this.given(
       await this.until(put, ms),
-      `the platform sent no PUT within ${ms / 1_000} s: register ${this.run.url} with it, and check that the platform can reach it`,
+      `the platform sent no PUT within ${ms / 1_000} s: register ${this.caller.url} with it, and check that the platform can reach it`,
     );
   }
 
@@ -306,8 +296,8 @@ export class CallerContext extends Context<CallerRun, Call> {
   calls(payment?: CallerPayment): readonly Call[] {
     const all =
       payment === undefined
-        ? this.run.partner.exchanges()
-        : this.run.exchangesOf(payment.platform_payment_id);
+        ? this.caller.partner.exchanges()
+        : this.caller.exchangesOf(payment.platform_payment_id);
     return all.filter(({ number }) => number > this.#from);
   }
 
@@ -342,7 +332,7 @@ export class CallerContext extends Context<CallerRun, Call> {
   /** Requests about payments of this check that followed a redirect. */
   strays(): number {
     const ids = this.#made.flatMap(({ platform_payment_id: id }) => id ?? []);
-    return this.run.partner.strayPaths().filter((path) => ids.includes(idOf({ path }))).length;
+    return this.caller.partner.strayPaths().filter((path) => ids.includes(idOf({ path }))).length;
   }
 
   /**
@@ -350,19 +340,19 @@ export class CallerContext extends Context<CallerRun, Call> {
    * pauses a partner after many failures has not given up on one payment.
    */
   async isAwake(): Promise<boolean> {
-    this.run.probes += 1;
-    const probe = await this.pay(PROBE_CENTS + 10 * this.run.probes).catch(() => undefined);
+    this.caller.probes += 1;
+    const probe = await this.pay(PROBE_CENTS + 10 * this.caller.probes).catch(() => undefined);
     return probe !== undefined && (await this.until(() => this.puts(probe).length > 0));
   }
 
   /** What a platform must do once the partner is right again, in words. */
   get untilTheEnd(): string {
-    return `calls until a terminal status, within ${this.run.caller.patience_seconds} s`;
+    return `calls until a terminal status, within ${this.caller.target.patience_seconds} s`;
   }
 
   /** Longest wait for the platform's next call. */
   get patience_ms(): number {
-    return this.run.caller.patience_seconds * 1_000;
+    return this.caller.target.patience_seconds * 1_000;
   }
 
   /**
@@ -416,32 +406,10 @@ export class CallerContext extends Context<CallerRun, Call> {
     for (let part = 0; part < QUIET_PARTS; part += 1) await run.sleep(whole_ms / QUIET_PARTS);
     return run.clock.elapsed() - began < whole_ms + MOST_LAG_MS;
   }
-
-  /** A call as an exchange that a report can show. */
-  protected override shown(call: Call): { exchange: Exchange; got: string } {
-    const { method, headers, text, answer, number } = call;
-    const { run } = this;
-    const shown = maskedHeaders(headers, run.caller.authentication);
-    const out = {
-      method,
-      url: run.partner.url + call.path,
-      headers: shown,
-      body: text,
-      received: true,
-    };
-    const came =
-      answer === undefined
-        ? nothing('the scripted partner withheld, cut or garbled the response on purpose')
-        : { status: answer.status, headers: {}, text: answer.body };
-    const exchange =
-      this.#cited.get(number) ?? run.wire.keep(this.check, out, came, call.at_ms, 0).exchange;
-    this.#cited.set(number, exchange);
-    return { exchange, got: '' };
-  }
 }
 
 /** The credentials of the partner and of the token endpoint, for checks that search for leaked ones. */
-export function partnerSecrets({ caller, target }: CallerRun): readonly string[] {
-  const own = secretsOf(caller.authentication).map(({ value }) => value);
+export function partnerSecrets({ caller, target }: CallerContext): readonly string[] {
+  const own = secretsOf(caller.target.authentication).map(({ value }) => value);
   return [...own, target.api_key].filter((secret) => secret !== '');
 }

@@ -1,56 +1,31 @@
 /**
- * What every run and every check has: the target and the means of the run, facts that are found out once, and requests that wait out
- * a 429, and a 503 that says when to come again. Checks run in parallel, so that a server that takes two seconds a call costs that
- * time only once; at most `Pace.at_once` requests are in progress, and all of them wait.
+ * The context of a check: its findings, and its requests, which wait out a 429, and a 503 that says when to come again. Checks run in
+ * parallel, so that a server that takes two seconds a call costs that time only once; at most `Pace.at_once` requests are in
+ * progress, and all of them wait.
  */
-import { sleep, type Clock } from '../clock.ts';
-import { Findings, type Profile } from './findings.ts';
+import type { Json } from '@duebridge/contract';
+import type { Call } from '../scripted/behaviour.ts';
+import {
+  Skipped,
+  type Finding,
+  type Found,
+  type Level,
+  type More,
+  type MoreAt,
+  type Profile,
+} from './findings.ts';
 import {
   asksToWait,
+  asObject,
+  isSuccess,
+  nothing,
+  show,
+  tell,
   type Exchange,
   type Outgoing,
   type Reply,
-  type Wire,
-  REQUEST_TIMEOUT_MS,
 } from './http.ts';
-
-/** The pace of the judge. Tests shorten it; a real run uses USUAL_PACE. */
-export interface Pace {
-  /** First and longest wait between two polls of one payment. */
-  readonly poll_first_ms: number;
-  readonly poll_longest_ms: number;
-  /** P57: polls per second, and for how long. */
-  readonly burst_per_second: number;
-  readonly burst_seconds: number;
-  /** P54: delay between two of the ten polls after the end. */
-  readonly after_end_ms: number;
-  /** How long a balance may lag behind a status that says succeeded. */
-  readonly balance_lag_ms: number;
-  /** Maximum wait for one answer. */
-  readonly request_timeout_ms: number;
-  /** How long a platform must send no call for a payment that has ended (C03, F28). */
-  readonly quiet_ms: number;
-  /** Maximum concurrent requests, bursts excluded. */
-  readonly at_once: number;
-  /** Maximum time that a run waits for payments to end; --recheck covers those that take longer. */
-  readonly longest_wait_ms: number;
-  /** How long a check may keep repeating one request sequentially (P25). */
-  readonly repeat_ms: number;
-}
-
-export const USUAL_PACE: Pace = {
-  poll_first_ms: 150,
-  poll_longest_ms: 2_000,
-  burst_per_second: 10,
-  burst_seconds: 10,
-  after_end_ms: 100,
-  balance_lag_ms: 2_000,
-  request_timeout_ms: REQUEST_TIMEOUT_MS,
-  quiet_ms: 3_000,
-  at_once: 24,
-  longest_wait_ms: 300_000,
-  repeat_ms: 15_000,
-};
+import type { Run } from './run.ts';
 
 /** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
 const LONGEST_RETRY_AFTER_MS = 10_000;
@@ -66,76 +41,136 @@ const BURST_PATIENCE = 4;
 
 export type Headers = Readonly<Record<string, string>>;
 
-/** What a run is made with. */
-export interface Means {
-  readonly profile: Profile;
-  readonly wire: Wire;
-  readonly pace: Pace;
-  readonly clock: Clock;
-  /** Aborts when the run ends early. */
-  readonly stop: AbortSignal;
-}
+/** What can show a finding: an answer, a recorded exchange, or a call that the scripted partner got. */
+type At = Reply | Exchange | Call;
 
-/** Shared by all checks of one run. */
-export class Run<T> {
-  readonly target: T;
-  readonly profile: Profile;
-  readonly wire: Wire;
-  readonly pace: Pace;
-  readonly clock: Clock;
-  readonly stop: AbortSignal;
-  readonly throttle: Throttle;
-  /** Restarts the server under test; undefined when the target declares no way to do so. */
-  restart: (() => Promise<void>) | undefined;
-  readonly #once = new Map<string, Promise<unknown>>();
+/** Headers of a received call that may hold a credential which the judge does not know. */
+const CREDENTIALS = ['authorization', 'cookie', 'x-api-key'];
 
-  constructor(target: T, { profile, wire, pace, clock, stop }: Means) {
-    this.target = target;
-    this.profile = profile;
-    this.wire = wire;
-    this.pace = pace;
-    this.clock = clock;
-    this.stop = stop;
-    this.throttle = new Throttle(pace.at_once);
-  }
-
-  now(): number {
-    return this.clock.now();
-  }
-
-  sleep(ms: number): Promise<void> {
-    return sleep(this.clock, ms, this.stop);
-  }
-
-  /** Facts that several checks need and one run determines once. */
-  once<F>(name: string, find: () => Promise<F>): Promise<F> {
-    const known = this.known<F>(name) ?? find();
-    this.#once.set(name, known);
-    return known;
-  }
-
-  /** Such a fact, if somebody has asked for it. */
-  known<F>(name: string): Promise<F> | undefined {
-    return this.#once.get(name) as Promise<F> | undefined;
-  }
-}
-
-/** The context of one check: its findings, and its requests. */
-export class Context<
-  R extends Run<unknown>,
-  At extends object = Reply | Exchange,
-> extends Findings<At> {
+/** What a check gets. */
+export class Context<R extends Run = Run> implements Found {
   readonly run: R;
   readonly check: string;
+  readonly all: Finding[] = [];
+  readonly notes: string[] = [];
+  readonly wanting: string[] = [];
+  /** The exchanges of the calls that show its findings, by their numbers. */
+  readonly #calls = new Map<number, Exchange>();
 
   constructor(run: R, check: string) {
-    super(run.profile);
     this.run = run;
     this.check = check;
   }
 
   get target(): R['target'] {
     return this.run.target;
+  }
+
+  get profile(): Profile {
+    return this.run.profile;
+  }
+
+  /** Raises a must-finding unless `holds`. Returns `holds`, so that a check can continue or stop. */
+  must(holds: boolean, expected: string, at?: At, more?: More): boolean {
+    return this.#raise('must', holds, expected, at, more);
+  }
+
+  /** Raises a should-finding unless `holds`. */
+  should(holds: boolean, expected: string, at?: At, more?: More): boolean {
+    return this.#raise('should', holds, expected, at, more);
+  }
+
+  /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
+  strict(holds: boolean, expected: string, at?: At, more?: More): boolean {
+    return this.#raise('strict', holds, expected, at, more);
+  }
+
+  /** Raises a finding when anything bad was found; the first shows it. `got` tells of it, and of how many there are. */
+  none<T extends At>(
+    found: readonly T[],
+    expected: string,
+    got?: (one: T, count: number) => string,
+    { level = 'must', ...more }: MoreAt = {},
+  ): boolean {
+    const [one] = found;
+    if (one === undefined) return true;
+    const told = got === undefined ? more : { got: got(one, found.length), ...more };
+    return this.#raise(level, false, expected, one, told);
+  }
+
+  /** Raises a finding unless one field of the answer's object is right; it says what the field is. */
+  field(
+    reply: Reply,
+    name: string,
+    expected: string,
+    holds: (value: Json | undefined) => boolean,
+    { level = 'must', ...more }: MoreAt = {},
+  ): boolean {
+    const fields = isSuccess(reply) ? asObject(reply.json) : undefined;
+    const got = fields === undefined ? tell(reply) : `${name} is ${show(fields[name])}`;
+    return this.#raise(level, holds(fields?.[name]), expected, reply, { got, ...more });
+  }
+
+  /** Raises a finding unless one field of the answer's object has this value. `note` follows it in the expectation. */
+  equals(
+    reply: Reply,
+    name: string,
+    wanted: Json | undefined,
+    { note = '', ...more }: MoreAt & { readonly note?: string } = {},
+  ): boolean {
+    return this.field(reply, name, `${name} ${show(wanted)}${note}`, (got) => got === wanted, more);
+  }
+
+  /** Says what this run could not look at. In the strict profile it counts as judged in part: what nobody saw is no proof. */
+  unseen(what: string): void {
+    if (this.profile === 'strict') this.wanting.push(what);
+    else this.notes.push(`${what}.`);
+  }
+
+  /** Ends the check as SKIP unless `holds`: its precondition. */
+  given(holds: boolean, reason: string): asserts holds {
+    if (!holds) throw new Skipped(reason);
+  }
+
+  /** A call as an exchange that a report can show. */
+  #received(call: Call): Exchange {
+    const { method, path, text, answer, number } = call;
+    const masked = Object.entries(call.headers).map(([name, value]): [string, string] => [
+      name,
+      CREDENTIALS.includes(name) ? '(masked)' : String(value),
+    ]);
+    const url = `http://${call.headers.host ?? ''}${path}`;
+    const out = { method, url, headers: Object.fromEntries(masked), body: text, received: true };
+    const came =
+      answer === undefined
+        ? nothing('the scripted partner withheld, cut or garbled the response on purpose')
+        : { status: answer.status, headers: {}, text: answer.body };
+    const exchange =
+      this.#calls.get(number) ?? this.run.wire.keep(this.check, out, came, call.at_ms, 0).exchange;
+    this.#calls.set(number, exchange);
+    return exchange;
+  }
+
+  #raise(
+    level: Level,
+    holds: boolean,
+    expected: string,
+    at: At | undefined,
+    more: More = {},
+  ): boolean {
+    if (holds || (level === 'strict' && this.profile !== 'strict')) return true;
+    const severity = level === 'must' ? level : 'should';
+    const isReply = at !== undefined && 'exchange' in at;
+    this.all.push({
+      severity,
+      expected,
+      got: isReply ? tell(at) : '',
+      ...more,
+      ...(at && {
+        exchange: isReply ? at.exchange : 'operation' in at ? this.#received(at) : at,
+      }),
+    });
+    return false;
   }
 
   /**
@@ -195,69 +230,4 @@ export class Context<
 function retryAfterMs(reply: Reply): number | undefined {
   const text = reply.headers['retry-after'];
   return text !== undefined && /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : undefined;
-}
-
-/** Consecutive refusals to answer now, over all checks, after which they count as answers: five rounds of all jobs. */
-const MAX_REFUSALS_IN_A_ROW = 120;
-
-/** Allows this many concurrent jobs; a refusal to answer now delays all of them. */
-export class Throttle {
-  readonly #most: number;
-  #under_way = 0;
-  #refusals = 0;
-  #until = 0;
-  #alone: Promise<void> | undefined;
-  readonly #waiting: (() => void)[] = [];
-  readonly #idle: (() => void)[] = [];
-
-  constructor(most: number) {
-    this.#most = most;
-  }
-
-  /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
-  async alone<T>(run: () => Promise<T>): Promise<T> {
-    while (this.#alone !== undefined) await this.#alone;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#alone = promise;
-    try {
-      while (this.#under_way > 0) await new Promise<void>((idle) => this.#idle.push(idle));
-      return await run();
-    } finally {
-      this.#alone = undefined;
-      resolve();
-      for (const next of this.#waiting.splice(0)) next();
-    }
-  }
-
-  /** True once the server has refused to answer now for so long that a retry is pointless. */
-  get refusesAlways(): boolean {
-    return this.#refusals >= MAX_REFUSALS_IN_A_ROW;
-  }
-
-  /** Runs a job as soon as a place is free. */
-  async send<T>(
-    run: () => Promise<T>,
-    time: { now(): number; sleep(ms: number): Promise<void> },
-  ): Promise<T> {
-    while (this.#alone !== undefined || this.#under_way >= this.#most) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
-    this.#under_way += 1;
-    try {
-      while (this.#until > time.now()) await time.sleep(this.#until - time.now());
-      return await run();
-    } finally {
-      this.#under_way -= 1;
-      this.#waiting.shift()?.();
-      if (this.#under_way === 0) for (const next of this.#idle.splice(0)) next();
-    }
-  }
-
-  /** Called with every answer. */
-  saw(isBusy: boolean, wait_ms: number, now: number): void {
-    if (isBusy) {
-      this.#refusals += 1;
-      this.#until = Math.max(this.#until, now + wait_ms);
-    } else this.#refusals = 0;
-  }
 }

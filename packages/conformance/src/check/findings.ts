@@ -1,9 +1,9 @@
 /**
- * What a check can report: findings, or a reason why it could not judge, and the resulting verdict. A must-finding makes a check
- * FAIL, a should-finding WARN.
+ * What describes a check, and what it can report: findings, or a reason why it could not judge, and the resulting verdict. A
+ * must-finding makes a check FAIL, a should-finding WARN.
  */
-import type { ClauseId, Json } from '@duebridge/contract';
-import { asObject, isSuccess, show, tell, type Exchange, type Reply } from './http.ts';
+import type { ClauseId } from '@duebridge/contract';
+import type { Exchange } from './http.ts';
 
 /** must: the interface or money is broken. should: a warning. */
 export type Severity = 'must' | 'should';
@@ -13,6 +13,22 @@ export type Profile = 'contract' | 'strict';
 
 /** How a rule counts. strict: a should that only the strict profile has, because a decision adds it. */
 export type Level = Severity | 'strict';
+
+/** The description of a check. */
+export interface CaseInfo {
+  /** P: a partner's endpoints. T: a token endpoint. C: a platform's calls. F: a platform's calls under one scenario of the scripted partner. */
+  readonly id: string;
+  /** One line, in plain terms. */
+  readonly title: string;
+  /** The first clause is the one that its findings break, unless a finding names another. */
+  readonly clauses: readonly [ClauseId, ...ClauseId[]];
+  /** The highest severity that it can raise; must unless given. */
+  readonly severity?: Severity;
+  /** The least strict profile that runs it; contract unless given. */
+  readonly profile?: Profile;
+  /** What usually causes the breach, for the engineer who fixes it. */
+  readonly likely_cause: string;
+}
 
 /** One defect found. */
 export interface Finding {
@@ -54,98 +70,24 @@ export type More = Partial<Pick<Finding, 'got' | 'clause' | 'cause'>>;
 /** The same, with how the rule counts: a must unless given. */
 export type MoreAt = More & { readonly level?: Level };
 
-/** The findings of one check. `At`: what can show one. */
-export class Findings<At extends object = Reply | Exchange> {
-  readonly all: Finding[] = [];
+/** What a check found. */
+export interface Found {
+  readonly all: readonly Finding[];
   /** Remarks that are not breaches, such as a value that could not be measured. */
-  readonly notes: string[] = [];
+  readonly notes: readonly string[];
   /** What the target must declare so that the rest of the check can be judged. */
-  readonly wanting: string[] = [];
-  readonly profile: Profile;
+  readonly wanting: string[];
+}
 
-  constructor(profile: Profile) {
-    this.profile = profile;
-  }
+/** Why nothing could be judged, in one sentence that says what to fix. */
+export interface ConfigProblem {
+  readonly sentence: string;
+  readonly exchange?: Exchange;
+}
 
-  /** Raises a must-finding unless `holds`. Returns `holds`, so that a check can continue or stop. */
-  must(holds: boolean, expected: string, at?: At, more?: More): boolean {
-    return this.#raise('must', holds, expected, at, more);
-  }
-
-  /** Raises a should-finding unless `holds`. */
-  should(holds: boolean, expected: string, at?: At, more?: More): boolean {
-    return this.#raise('should', holds, expected, at, more);
-  }
-
-  /** Raises a should-finding unless `holds`, in the strict profile only: a rule that a decision adds. */
-  strict(holds: boolean, expected: string, at?: At, more?: More): boolean {
-    return this.#raise('strict', holds, expected, at, more);
-  }
-
-  /** Raises a finding when anything bad was found; the first shows it. `got` tells of it, and of how many there are. */
-  none<T extends At>(
-    found: readonly T[],
-    expected: string,
-    got?: (one: T, count: number) => string,
-    { level = 'must', ...more }: MoreAt = {},
-  ): boolean {
-    const [one] = found;
-    if (one === undefined) return true;
-    const told = got === undefined ? more : { got: got(one, found.length), ...more };
-    return this.#raise(level, false, expected, one, told);
-  }
-
-  /** Raises a finding unless one field of the answer's object is right; it says what the field is. */
-  field(
-    reply: At & Reply,
-    name: string,
-    expected: string,
-    holds: (value: Json | undefined) => boolean,
-    { level = 'must', ...more }: MoreAt = {},
-  ): boolean {
-    const fields = isSuccess(reply) ? asObject(reply.json) : undefined;
-    const got = fields === undefined ? tell(reply) : `${name} is ${show(fields[name])}`;
-    return this.#raise(level, holds(fields?.[name]), expected, reply, { got, ...more });
-  }
-
-  /** Raises a finding unless one field of the answer's object has this value. `note` follows it in the expectation. */
-  equals(
-    reply: At & Reply,
-    name: string,
-    wanted: Json | undefined,
-    { note = '', ...more }: MoreAt & { readonly note?: string } = {},
-  ): boolean {
-    return this.field(reply, name, `${name} ${show(wanted)}${note}`, (got) => got === wanted, more);
-  }
-
-  /** Says what this run could not look at. In the strict profile it counts as judged in part: what nobody saw is no proof. */
-  unseen(what: string): void {
-    if (this.profile === 'strict') this.wanting.push(what);
-    else this.notes.push(`${what}.`);
-  }
-
-  /** Ends the check as SKIP unless `holds`: its precondition. */
-  given(holds: boolean, reason: string): asserts holds {
-    if (!holds) throw new Skipped(reason);
-  }
-
-  /** The exchange that shows a finding, and what was received. */
-  protected shown(at: At): { readonly exchange: Exchange; readonly got: string } {
-    if ('exchange' in at) return { exchange: at.exchange as Exchange, got: tell(at as Reply & At) };
-    return { exchange: at as Exchange & At, got: '' };
-  }
-
-  #raise(
-    level: Level,
-    holds: boolean,
-    expected: string,
-    at: At | undefined,
-    more: More = {},
-  ): boolean {
-    if (holds || (level === 'strict' && this.profile !== 'strict')) return true;
-    const severity = level === 'must' ? level : 'should';
-    const { got, exchange } = at === undefined ? { got: '' } : this.shown(at);
-    this.all.push({ severity, expected, got, ...more, ...(exchange && { exchange }) });
-    return false;
-  }
+/** The verdict of a check that found this, or was not judged for a reason. */
+export function verdictOf(findings: readonly Finding[], skipped: string | undefined): Verdict {
+  if (findings.some(({ severity }) => severity === 'must')) return 'FAIL';
+  if (findings.length > 0) return 'WARN';
+  return skipped === undefined ? 'PASS' : 'SKIP';
 }

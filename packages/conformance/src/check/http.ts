@@ -126,16 +126,15 @@ export class Wire {
   readonly #fresh: Dispatcher;
   readonly #secrets: (Secret & { readonly spellings: readonly string[] })[] = [];
   readonly #clock: Clock;
-  readonly #stop: AbortSignal | undefined;
+  readonly #stop: AbortSignal;
   #count = 0;
   /** The latest exchanges in a row in which the server was away, and whether nobody answered at all. */
   #away: (Pick<Exchange, 'check'> & { readonly isSilent: boolean })[] = [];
 
   /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
-  constructor(options: { ca_file?: string; clock: Clock; stop?: AbortSignal }) {
-    this.#clock = options.clock;
-    this.#stop = options.stop;
-    const { ca_file } = options;
+  constructor(ca_file: string | undefined, clock: Clock, stop: AbortSignal) {
+    this.#clock = clock;
+    this.#stop = stop;
     const ca = ca_file === undefined ? undefined : readFileSync(ca_file, 'utf8');
     this.#kept = openAgent(ca);
     this.#fresh = openAgent(ca);
@@ -165,7 +164,7 @@ export class Wire {
   async send(check: string, out: Outgoing): Promise<Reply> {
     const { away } = this;
     if (away !== undefined) throw new Silent(away);
-    this.#stop?.throwIfAborted();
+    this.#stop.throwIfAborted();
     const mayRepeat = out.method !== 'POST' || out.repeatable === true;
     for (let fresh = out.fresh === true || !mayRepeat; ; fresh = true) {
       const sent = this.#clock.now();
@@ -242,7 +241,7 @@ export class Wire {
     let hasAnswered = false;
     const late = deadline(this.#clock, timeout_ms);
     const cut = new AbortController();
-    const ends = [late.signal, cut.signal, ...(this.#stop === undefined ? [] : [this.#stop])];
+    const ends = [late.signal, cut.signal, this.#stop];
     const isStream = out.chunked === true || cut_ms !== undefined;
     try {
       const answer = await request(out.url, {
@@ -290,7 +289,7 @@ export class Wire {
       }
       return { ...nothing(`the body is in ${encoding}, which was not asked for`), headers };
     } catch (error) {
-      if (this.#stop?.aborted === true) throw this.#stop.reason;
+      if (this.#stop.aborted) throw this.#stop.reason;
       if (cut.signal.aborted) return nothing(ON_PURPOSE);
       if (late.signal.aborted) {
         return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };

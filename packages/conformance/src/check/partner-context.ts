@@ -4,9 +4,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import { fillPath } from '@duebridge/contract';
-import { Context, type Headers, Run, type Means } from './context.ts';
-import { Skipped, type MoreAt } from './findings.ts';
-import type { HistoryEntry, History } from './history.ts';
+import { Context, type Headers } from './context.ts';
+import { Skipped, type CaseInfo, type MoreAt } from './findings.ts';
+import { memoryHistory, type HistoryEntry, type History } from './history.ts';
 import { asObject, isRefusal, type Outgoing, type Reply, isSuccess } from './http.ts';
 import {
   own,
@@ -20,10 +20,17 @@ import {
   type Intent,
   type PaymentFields,
 } from './payment-fields.ts';
-import type { PartnerOperation, PartnerTarget } from './target.ts';
+import { Run, USUAL_PACE, type RunOptions } from './run.ts';
+import { secretsOf, type PartnerOperation, type PartnerTarget } from './target.ts';
 
 /** Time in which payments end unless the target declares another. */
 const USUAL_WINDOW_SECONDS = 60;
+
+/**
+ * How many times the declared window can delay a run: once for all payments together, and once for each of the two that confirm
+ * an excess (P62).
+ */
+const WINDOWS_IN_A_ROW = 3;
 
 /** A requested payment, and when, in milliseconds since 1970. */
 export interface Asked {
@@ -55,8 +62,6 @@ export type TokenForm = Partial<
 /** Shared by all checks of one run. */
 export class PartnerRun extends Run<PartnerTarget> {
   readonly history: History;
-  /** True when the run only looks at payments of earlier runs and makes none. */
-  readonly recheck: boolean;
   /** Every payment requested under its own id. */
   readonly intents: Asked[] = [];
   /** Every record of a payment that the server returned, in order. */
@@ -67,10 +72,17 @@ export class PartnerRun extends Run<PartnerTarget> {
   asked_in_cents = 0;
   #access: Promise<string | undefined> | undefined;
 
-  constructor(target: PartnerTarget, means: Means, history: History, recheck: boolean) {
-    super(target, means);
-    this.history = history;
-    this.recheck = recheck;
+  constructor(target: PartnerTarget, cases: readonly CaseInfo[], options: RunOptions) {
+    const { terminal_window_seconds: seconds = USUAL_WINDOW_SECONDS, authentication } = target;
+    const { longest_wait_ms } = { ...USUAL_PACE, ...options.pace };
+    const cancel = Object.entries(target.cancel?.headers ?? {})
+      .filter(([name]) => /auth|key|token|secret|cookie/i.test(name))
+      .map(([, value]) => ({ value, name: 'CANCEL_CREDENTIAL' }));
+    super(target, cases, options, {
+      payments_ms: WINDOWS_IN_A_ROW * Math.min(seconds * 1_000, longest_wait_ms),
+      secrets: [...secretsOf(authentication), ...cancel],
+    });
+    this.history = options.history ?? memoryHistory();
   }
 
   /** True when payments end later than this run waits; --recheck looks for their ends. */
@@ -139,6 +151,18 @@ export class PartnerRun extends Run<PartnerTarget> {
       return life?.end === undefined ? [] : [{ intent, end: life.end.record }];
     });
     return (await Promise.all(lives)).flat();
+  }
+
+  /** Keeps the payments of this run, each with its latest record, for a later run. */
+  remember(): void {
+    const { base_url, biller_id } = this.target;
+    this.history.add(
+      this.intents.flatMap(({ intent, at }) => {
+        const record = this.latest(intent);
+        const made_at = new Date(at).toISOString();
+        return record === undefined ? [] : { base_url, biller_id, intent, made_at, record };
+      }),
+    );
   }
 
   /** Discards the access token because the server refused it, unless it has been replaced in the meantime. */

@@ -4,17 +4,12 @@
  * a list of failed checks. Such a failure is CONFIG, never FAIL, and is reported within ten seconds.
  */
 import type { Headers } from './context.ts';
-import { isSuccess, tell, type Exchange, type Reply } from './http.ts';
+import type { ConfigProblem } from './findings.ts';
+import { isSuccess, tell, type Reply } from './http.ts';
 import { accessToken, type PartnerRun } from './partner-context.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
-
-/** Why nothing could be judged, in one sentence that says what to fix. */
-export interface ConfigProblem {
-  readonly sentence: string;
-  readonly exchange?: Exchange;
-}
 
 /** The name under which pre-flight exchanges are recorded. */
 export const PREFLIGHT = 'preflight';

@@ -1,22 +1,20 @@
 /** The context of a check of a platform's token endpoint (A1, A2, TR1-TR4, TK1, AU1). */
 import { platformRoutes } from '@duebridge/contract';
-import { Context, type Headers, type Run } from './context.ts';
-import type { Level } from './findings.ts';
+import { Context, type Headers } from './context.ts';
+import type { ConfigProblem, Level } from './findings.ts';
 import { asObject, isSuccess, type Outgoing, type Reply } from './http.ts';
-import { pageProblem, problemOf, PREFLIGHT, type ConfigProblem } from './preflight.ts';
+import { pageProblem, problemOf, PREFLIGHT } from './preflight.ts';
+import type { Run } from './run.ts';
 import type { PlatformTarget } from './target.ts';
 
 /** Maximum wait for the first answer. */
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** Shared by all checks of one run. */
-export type TokenRun = Run<PlatformTarget>;
-
 /** A body as a JavaScript value, which checks can modify. */
 export type TokenBody = Record<string, unknown>;
 
 /** The context of one check of the token endpoint. */
-export class TokenContext extends Context<TokenRun> {
+export class TokenContext extends Context<Run<PlatformTarget>> {
   get url(): string {
     return tokenUrl(this.run);
   }
@@ -50,7 +48,7 @@ export class TokenContext extends Context<TokenRun> {
   }
 }
 
-const tokenUrl = ({ target }: TokenRun): string =>
+const tokenUrl = ({ target }: Run<PlatformTarget>): string =>
   target.base_url + platformRoutes.create_token.path;
 
 /** The token of an answer; undefined when there is none. */
@@ -109,7 +107,9 @@ export function credentials(
 }
 
 /** Tests a platform. Returns undefined when the checks can begin. */
-export async function platformPreflight(run: TokenRun): Promise<ConfigProblem | undefined> {
+export async function platformPreflight(
+  run: Run<PlatformTarget>,
+): Promise<ConfigProblem | undefined> {
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {
       method: 'POST',

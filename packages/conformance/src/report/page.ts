@@ -8,7 +8,7 @@ import { CLAUSES, formatCents } from '@duebridge/contract';
 import type { Verdict } from '../check/findings.ts';
 import { curl, visible, type Exchange } from '../check/http.ts';
 import { escaped as html, headline } from './text.ts';
-import type { BrokenClause, CheckResult, RunReport } from '../check/result-book.ts';
+import type { BrokenClause, CheckResult, RunReport } from '../check/result.ts';
 
 /** A symbol and a word for each verdict, so that colour is never the only signal. */
 const WORDS: Readonly<Record<Verdict, readonly [sign: string, word: string]>> = {

@@ -6,8 +6,8 @@
 import util from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import { OF_THE_WHOLE_RUN } from '../cases/index.ts';
-import { excuse } from '../check/result-book.ts';
-import type { CheckResult, Progress, ReportedFinding, RunReport } from '../check/result-book.ts';
+import { excuse, type CheckResult, type ReportedFinding, type RunReport } from '../check/result.ts';
+import type { Progress } from '../check/run.ts';
 
 /** Writes in a colour or weight of the terminal, or plainly; the text alone carries the same information. */
 type Paint = (style: Parameters<typeof util.styleText>[0], text: string) => string;
