@@ -10,7 +10,7 @@ import {
   SCENARIO_CASES,
   TOKEN_CASES,
 } from './cases/index.ts';
-import { BALANCE_CHECK, balancesBefore } from './cases/balance.ts';
+import { BALANCE_CHECK, balancesBefore } from './cases/run.ts';
 import { Caller, CallerContext } from './check/caller-context.ts';
 import { addUp, choose, type CallerCase, type Case, type Stage } from './check/check.ts';
 import { Context } from './check/context.ts';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { testAmount } from '@duebridge/contract';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { OWN_JUDGES } from './cases/scenario-tokens.ts';
+import { OWN_JUDGES } from './cases/scenarios.ts';
 import {
   MACHINE_CLOCK,
   SCENARIOS,

@@ -3,26 +3,20 @@ import type { CallerCase, PartnerCase, TokenCase } from '../check/check.ts';
 import type { CaseInfo } from '../check/findings.ts';
 import { SCENARIOS } from '../scripted/partner.ts';
 import { ACCESS } from './access.ts';
-import { ACCOUNTS } from './accounts.ts';
-import { CALLER_POLLS } from './caller-polls.ts';
-import { CALLER_REQUESTS } from './caller.ts';
+import { CALLER } from './caller.ts';
 import { POLLING } from './poll.ts';
-import { PUT_RACES } from './put-races.ts';
-import { PUT_REPEATS } from './put-repeats.ts';
 import { PUTS } from './put.ts';
+import { REPEATS } from './repeats.ts';
 import { WHOLE_RUN } from './run.ts';
-import { judgePayments } from './scenario-payments.ts';
-import { OWN_JUDGES, judgeTokens } from './scenario-tokens.ts';
+import { judgePayments, judgeTokens, OWN_JUDGES } from './scenarios.ts';
 import { TOKEN_ACCESS } from './token-access.ts';
 import { TOKEN_REQUESTS } from './token.ts';
 
 /** Checks of a partner's server. */
 export const PARTNER_CASES: readonly PartnerCase[] = inOrder([
   ...ACCESS,
-  ...ACCOUNTS,
   ...PUTS,
-  ...PUT_REPEATS,
-  ...PUT_RACES,
+  ...REPEATS,
   ...POLLING,
   ...WHOLE_RUN,
 ]);
@@ -31,7 +25,7 @@ export const PARTNER_CASES: readonly PartnerCase[] = inOrder([
 export const TOKEN_CASES: readonly TokenCase[] = inOrder([...TOKEN_REQUESTS, ...TOKEN_ACCESS]);
 
 /** Checks of a platform's calls to a partner; each has its stage. */
-export const CALLER_CASES: readonly CallerCase[] = inOrder([...CALLER_REQUESTS, ...CALLER_POLLS]);
+export const CALLER_CASES: readonly CallerCase[] = CALLER;
 
 /** Amounts of these checks begin here; no other check uses them. */
 const FIRST_CENTS = 15_010;
