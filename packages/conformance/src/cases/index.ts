@@ -6,7 +6,7 @@ import { ACCESS } from './access.ts';
 import { CALLER } from './caller.ts';
 import { POLLING } from './poll.ts';
 import { PUTS } from './put.ts';
-import { REPEATS } from './repeats.ts';
+import { REPEATED_PUTS } from './repeats.ts';
 import { WHOLE_RUN } from './run.ts';
 import { judgePayments, judgeTokens, OWN_JUDGES } from './scenarios.ts';
 import { TOKEN_ACCESS } from './token-access.ts';
@@ -16,7 +16,7 @@ import { TOKEN_REQUESTS } from './token.ts';
 export const PARTNER_CASES: readonly PartnerCase[] = inOrder([
   ...ACCESS,
   ...PUTS,
-  ...REPEATS,
+  ...REPEATED_PUTS,
   ...POLLING,
   ...WHOLE_RUN,
 ]);

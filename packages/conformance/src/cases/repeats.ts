@@ -452,4 +452,4 @@ async function stillEnds(t: PartnerContext, intent: Intent): Promise<void> {
   }
 }
 
-export const REPEATS = [p25, p27, p28, p30, p32, p33, p34, p35, p63, p65, p66];
+export const REPEATED_PUTS = [p25, p27, p28, p30, p32, p33, p34, p35, p63, p65, p66];

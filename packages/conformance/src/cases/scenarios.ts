@@ -176,7 +176,7 @@ function waited(t: CallerContext, fault: PaymentFault, seconds: number): void {
 }
 
 /** Begins a scenario for calls of the scripted partner. `next`: the variant with which a call is answered. */
-export function begin(
+function begin(
   t: CallerContext,
   scenario: Scenario,
   next: (call: Call) => number | undefined,

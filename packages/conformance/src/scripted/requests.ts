@@ -1,7 +1,7 @@
 /** A request of the scripted partner as a call, and an answer as what goes over the wire. */
 import http from 'node:http';
 import { partnerRoutes, Refusal, type Route } from '@duebridge/contract';
-import type { Answer, Call, Operation, ScriptedAuth } from './behaviour.ts';
+import type { Answer, Call, Operation } from './behaviour.ts';
 
 /** Finds the operation of a request and its path fields; `problem` when there is none. */
 export function toCall(
@@ -88,18 +88,4 @@ export function rawBytes(answer: Answer, fixed: Readonly<Record<string, string>>
 
 export function bodyText(body: string | Uint8Array): string {
   return typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
-}
-
-/** Headers as text, in one entry each, with credentials masked. */
-export function maskedHeaders(
-  given: http.IncomingHttpHeaders,
-  auth: Pick<ScriptedAuth, 'method'> & { readonly header?: string },
-): Record<string, string> {
-  const secret = new Set(['authorization', 'cookie', 'x-api-key', auth.header?.toLowerCase()]);
-  return Object.fromEntries(
-    Object.entries(given).map(([name, value]) => [
-      name,
-      secret.has(name) ? '(masked)' : String(value),
-    ]),
-  );
 }
