@@ -33,7 +33,7 @@ export function reportsProcessing(isOver: (call: Call, partner: Book) => boolean
 
 /** The ids of all payments that the partner has been called for. */
 export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>
-  new Set(t.caller.partner.exchanges().map(idOf));
+  new Set(t.caller.partner.exchanges.map(idOf));
 
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: Call): string | undefined {

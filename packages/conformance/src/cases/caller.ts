@@ -89,13 +89,11 @@ async function laterCalls(t: CallerContext): Promise<void> {
   const { authentication } = t.caller.target;
   const secrets = partnerSecrets(t).flatMap((one) => [one, encodeURIComponent(one)]);
   t.none(
-    t.caller.partner
-      .exchanges()
-      .filter(
-        ({ path }) =>
-          secrets.some((secret) => path.includes(secret)) ||
-          /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
-      ),
+    t.caller.partner.exchanges.filter(
+      ({ path }) =>
+        secrets.some((secret) => path.includes(secret)) ||
+        /[?&](?:access_token|api_?key|client_secret|token)=/i.test(path),
+    ),
     'URLs without credentials',
     ({ method, path }) => `${method} ${path.split('?')[0]} contains one`,
     {
@@ -106,8 +104,7 @@ async function laterCalls(t: CallerContext): Promise<void> {
   if (t.all.length > 0 || authentication.method === 'oauth') return;
   const { header, key } = authentication;
   t.none(
-    t.caller.partner
-      .exchanges()
+    t.caller.partner.exchanges
       .filter(({ operation }) => PROTECTED.includes(operation))
       .filter(({ headers }) => headers[header.toLowerCase()] !== key),
     `${header} with the key in every call`,
@@ -218,9 +215,9 @@ function credential(t: CallerContext, at: Call): void {
 function tokenRequests(t: CallerContext): void {
   const { authentication } = t.caller.target;
   if (authentication.method !== 'oauth') return;
-  const fetches = t.caller.partner
-    .exchanges()
-    .filter(({ operation }) => operation === 'access_token');
+  const fetches = t.caller.partner.exchanges.filter(
+    ({ operation }) => operation === 'access_token',
+  );
   // A platform may hold one token for reads and another for writes.
   const at = fetches.findLast(({ text }) => asksToWrite(text)) ?? fetches.at(-1);
   const more = { clause: 'OA2' } as const;

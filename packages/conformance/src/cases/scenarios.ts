@@ -300,7 +300,7 @@ export async function judgeTokens(
 
 /** Makes a payment unless one was accepted before, so that the platform holds a token when the fault starts. */
 async function holdsToken(t: CallerContext, cents: number): Promise<void> {
-  const exchanges = t.caller.partner.exchanges();
+  const exchanges = t.caller.partner.exchanges;
   const isHeld = exchanges.some(({ method, answer }) => method === 'PUT' && answer?.status === 200);
   if (!isHeld) await t.accepted(await t.pay(cents));
 }
@@ -468,11 +468,11 @@ export const OWN_JUDGES: Readonly<Record<string, OwnJudge>> = {
     const came = (): number => t.calls().length - calls;
     const breakIt = async () => {
       const restore = partner.replaceCertificate(BAD_CERTIFICATE);
-      [calls, refused] = [t.calls().length, partner.refusedHandshakes()];
+      [calls, refused] = [t.calls().length, partner.refusedHandshakes];
       return async () => restore();
     };
     await broken(t, cents, 'a bad certificate', breakIt, async () => {
-      await t.until(() => came() > 0 || partner.refusedHandshakes() > refused);
+      await t.until(() => came() > 0 || partner.refusedHandshakes > refused);
       const expected = 'no request over a connection with an untrusted certificate';
       t.must(came() === 0, expected, undefined, {
         got: `${came()} requests`,

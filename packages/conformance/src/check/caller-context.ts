@@ -222,7 +222,7 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
   constructor(run: Run<PlatformTarget>, check: string, caller: Caller) {
     super(run, check);
     this.caller = caller;
-    this.#from = caller.partner.exchanges().at(-1)?.number ?? 0;
+    this.#from = caller.partner.exchanges.at(-1)?.number ?? 0;
   }
 
   /** Applies this fault to every call from now on. */
@@ -296,7 +296,7 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
   calls(payment?: CallerPayment): readonly Call[] {
     const all =
       payment === undefined
-        ? this.caller.partner.exchanges()
+        ? this.caller.partner.exchanges
         : this.caller.exchangesOf(payment.platform_payment_id);
     return all.filter(({ number }) => number > this.#from);
   }

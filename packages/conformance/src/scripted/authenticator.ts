@@ -13,7 +13,6 @@ export function openAuthenticator(auth: ScriptedAuth, book: Book) {
     if (auth.method === 'key') {
       // Node joins repeated headers with a comma, so that two of them never equal the key.
       if (call.headers[auth.header.toLowerCase()] !== auth.key) return new Refusal('UNAUTHORIZED');
-      call.scopes = SCOPES;
       return undefined;
     }
     const bearer = /^Bearer +([^ ]+)$/i.exec(call.headers.authorization ?? '')?.[1];
@@ -24,7 +23,6 @@ export function openAuthenticator(auth: ScriptedAuth, book: Book) {
         headers: { 'WWW-Authenticate': `Bearer realm="partner"${error}` },
       });
     }
-    call.scopes = token.scopes;
     if (scope === undefined || token.scopes.includes(scope)) return undefined;
     return new Refusal('INSUFFICIENT_SCOPE', {
       headers: {

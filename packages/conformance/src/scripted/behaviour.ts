@@ -31,8 +31,6 @@ export interface Call {
   readonly text: string;
   /** The parsed body; undefined when there was none or it was not JSON. */
   body: Json | undefined;
-  /** The scopes of the credential; undefined until it has been accepted. */
-  scopes: readonly string[] | undefined;
   /** Milliseconds of the partner's clock. */
   readonly at_ms: number;
   /** What was sent; undefined until it is answered, and for connections taken over. */

@@ -74,7 +74,7 @@ export async function openStray(host: string) {
   return {
     port,
     url: urlOf('http', host, port),
-    paths: () => paths,
+    paths: paths as readonly string[],
     stop: async () => {
       const closed = closeListener(server);
       server.closeAllConnections();

@@ -19,8 +19,8 @@ import {
   type Behaviour,
   type Call,
   type Reply,
-  type Wire,
   type ScriptedAuth,
+  type Wire,
 } from './behaviour.ts';
 import type { Pem } from './certificate.ts';
 import {
@@ -35,15 +35,13 @@ import {
 } from './listeners.ts';
 import { respond, type Inside } from './operations.ts';
 import { bodyText, rawBytes, toCall, toSendable } from './requests.ts';
-import { Book, type Posting, type ScriptedAccount, type StoredPayment } from './state.ts';
+import { Book, type ScriptedAccount, type StoredPayment } from './state.ts';
 
+export type { ScriptedPartner };
 export * from './behaviour.ts';
-export type { Book, Posting, ScriptedAccount, StoredPayment } from './state.ts';
+export type { Book, ScriptedAccount, StoredPayment } from './state.ts';
 export { SCENARIOS, type Scenario } from './scenarios.ts';
 export { MACHINE_CLOCK, type Clock } from '../clock.ts';
-
-/** A running scripted partner. */
-export type ScriptedPartner = Awaited<ReturnType<typeof startScriptedPartner>>;
 
 /** Options of a scripted partner. */
 export interface ScriptedPartnerOptions {
@@ -73,149 +71,166 @@ const MAX_EXCHANGES = 10_000;
 const DEFAULT_PROCESSING_MS = 100;
 
 /** Starts a partner; resolves once it listens. Rejects when the port is not available. */
-export async function startScriptedPartner(options: ScriptedPartnerOptions) {
-  const host = options.host ?? '127.0.0.1';
-  const clock = options.clock ?? MACHINE_CLOCK;
-  const given = [options.behaviour ?? []].flat();
-  const behaviour = together(() => given);
+export async function startScriptedPartner(
+  options: ScriptedPartnerOptions,
+): Promise<ScriptedPartner> {
+  const { host = '127.0.0.1', port = 0 } = options;
   const stray = await openStray(host);
-  const book = new Book({
-    accounts: options.accounts,
-    processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
-    clock,
-    ended: behaviour.ended,
-  });
-  const authenticator = openAuthenticator(options.auth, book);
-  const desk = new Desk({ book, behaviour, authenticator }, options);
-  const { server } = desk;
-  const port = await listen(server, options.port ?? 0, host).catch(async (error: unknown) => {
+  const partner = new ScriptedPartner({ ...options, host }, stray);
+  try {
+    await partner.listen(port);
+    return partner;
+  } catch (error) {
     await stray.stop();
     throw error;
-  });
-  const url = urlOf(options.tls === undefined ? 'http' : 'https', host, port);
-  let stopped: Promise<void> | undefined;
-  /** Refuses connections, and ends those that are open, until the returned function is called. */
-  const refuseConnections = async (): Promise<() => Promise<void>> => {
-    const closed = closeButHold(server, port, host, stray.port);
-    desk.disconnect();
-    const holder = await closed;
-    return async () => {
-      await release(holder);
-      if (stopped === undefined && !server.listening) await listen(server, port, host);
-    };
-  };
-
-  return {
-    /** Base URL to register, such as http://127.0.0.1:4100. */
-    url,
-    /** The OAuth token endpoint (OA1); used in OAuth mode only. */
-    token_url: `${url}${partnerRoutes.access_token.path}`,
-    /** Every payment ever stored, oldest first. */
-    payments: (): readonly Readonly<StoredPayment>[] => {
-      book.settle();
-      return book.payments();
-    },
-    /** The ledger: one line per posting, so a payment posted twice appears twice. */
-    postings: (): readonly Posting[] => {
-      book.settle();
-      return book.postings();
-    },
-    /** Every request since the start, oldest first. */
-    exchanges: (): readonly Call[] => desk.exchanges,
-    /** Those about one payment. */
-    exchangesOf: (platform_payment_id: string): readonly Call[] =>
-      desk.byPayment.get(platform_payment_id) ?? [],
-    /** Another host, to which some scenarios redirect. */
-    stray_url: stray.url,
-    /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
-    strayPaths: (): readonly string[] => stray.paths(),
-    refuseConnections,
-    /** TLS handshakes that the caller aborted. */
-    refusedHandshakes: () => desk.refusedHandshakes,
-    /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
-    replaceCertificate: (pem: Pem): (() => void) => desk.replaceCertificate(pem),
-    /** Posts a payment by hand if it is still processing. */
-    settle(platform_payment_id: string): void {
-      const payment = book.find(platform_payment_id);
-      if (payment !== undefined) book.end(payment, { status: 'succeeded', after_ms: 0 });
-    },
-    /** Moves the partner's clock forward and ends the payments that are then due. */
-    advance: (ms: number) => book.advance(ms),
-    /** The partner's clock: milliseconds since 1970. */
-    now: () => book.now(),
-    /** Ends all connections and closes the port. Calling it twice is harmless. */
-    stop(): Promise<void> {
-      stopped ??= (async () => {
-        book.close();
-        desk.letGo();
-        const closed = closeListener(server);
-        desk.disconnect();
-        await Promise.all([closed, stray.stop()]);
-      })();
-      return stopped;
-    },
-  };
+  }
 }
 
-/** Serves the requests of one partner: keeps each exchange, and hands the connection to a fault that takes it over. */
-class Desk {
-  readonly server: http.Server;
+/** A running scripted partner: keeps each exchange, and hands the connection to a fault that takes it over. */
+class ScriptedPartner {
+  /** Base URL to register, such as http://127.0.0.1:4100. */
+  url = '';
+  /** Every request since the start, oldest first. */
   readonly exchanges: Call[] = [];
-  readonly byPayment = new Map<string | undefined, Call[]>();
+  /** TLS handshakes that the caller aborted. */
   refusedHandshakes = 0;
+  readonly #options: ScriptedPartnerOptions & { readonly host: string };
+  readonly #stray: Awaited<ReturnType<typeof openStray>>;
   readonly #inside: Inside;
-  readonly #options: ScriptedPartnerOptions;
+  readonly #server: http.Server;
   readonly #sockets = new Map<Socket, { readonly number: number; requests: number }>();
+  readonly #byPayment = new Map<string | undefined, Call[]>();
+  #port = 0;
   #connections = 0;
   #calls = 0;
-  #release = new AbortController();
+  readonly #released = new AbortController();
+  #stopped: Promise<void> | undefined;
 
-  constructor(inside: Inside, options: ScriptedPartnerOptions) {
-    this.#inside = inside;
+  constructor(
+    options: ScriptedPartnerOptions & { readonly host: string },
+    stray: Awaited<ReturnType<typeof openStray>>,
+  ) {
     this.#options = options;
+    this.#stray = stray;
+    const given = [options.behaviour ?? []].flat();
+    const behaviour = together(() => given);
+    const book = new Book({
+      accounts: options.accounts,
+      processing_ms: options.processing_ms ?? DEFAULT_PROCESSING_MS,
+      clock: options.clock ?? MACHINE_CLOCK,
+      ended: behaviour.ended,
+    });
+    this.#inside = { book, behaviour, authenticator: openAuthenticator(options.auth, book) };
     const handle: http.RequestListener = (request, response) => void this.#serve(request, response);
-    this.server =
+    this.#server =
       options.tls === undefined
         ? http.createServer({ requestTimeout: 30_000 }, handle)
         : https.createServer({ ...options.tls, requestTimeout: 30_000 }, handle);
-    this.server.on('connection', (socket: Socket) => {
+    this.#server.on('connection', (socket: Socket) => {
       this.#connections += 1;
       this.#sockets.set(socket, { number: this.#connections, requests: 0 });
       socket.on('close', () => this.#sockets.delete(socket));
       // A peer that disconnects in the middle is expected here, not an error.
       socket.on('error', () => socket.destroy());
     });
-    this.server.on('tlsClientError', () => {
-      this.refusedHandshakes += 1;
-    });
-    this.server.on('clientError', (_error, socket) => {
+    this.#server.on('tlsClientError', () => void (this.refusedHandshakes += 1));
+    this.#server.on('clientError', (_error, socket) => {
       if (!socket.writable) return;
       socket.end(rawBytes(refusalAnswer(new Refusal('INVALID_REQUEST')), { Connection: 'close' }));
     });
   }
 
-  /** Ends what is held open on purpose, when it stops. */
-  letGo(): void {
-    this.#release.abort();
-    this.#release = new AbortController();
+  async listen(port: number): Promise<void> {
+    const { host, tls } = this.#options;
+    this.#port = await listen(this.#server, port, host);
+    this.url = urlOf(tls === undefined ? 'http' : 'https', host, this.#port);
   }
 
-  disconnect(): void {
-    for (const socket of this.#sockets.keys()) socket.destroy();
+  /** The OAuth token endpoint (OA1); used in OAuth mode only. */
+  get token_url(): string {
+    return this.url + partnerRoutes.access_token.path;
   }
 
+  /** Another host, to which some scenarios redirect. */
+  get stray_url(): string {
+    return this.#stray.url;
+  }
+
+  /** Paths of the requests that reached that other host, oldest first: a correct caller sends none. */
+  strayPaths(): readonly string[] {
+    return this.#stray.paths;
+  }
+
+  /** Every payment ever stored, oldest first. */
+  payments(): readonly Readonly<StoredPayment>[] {
+    this.#inside.book.settle();
+    return this.#inside.book.payments();
+  }
+
+  /** The exchanges about one payment. */
+  exchangesOf(platform_payment_id: string): readonly Call[] {
+    return this.#byPayment.get(platform_payment_id) ?? [];
+  }
+
+  /** Posts a payment by hand if it is still processing. */
+  settle(platform_payment_id: string): void {
+    const { book } = this.#inside;
+    const payment = book.find(platform_payment_id);
+    if (payment !== undefined) book.end(payment, { status: 'succeeded', after_ms: 0 });
+  }
+
+  /** Moves the partner's clock forward and ends the payments that are then due. */
+  advance(ms: number): void {
+    this.#inside.book.advance(ms);
+  }
+
+  /** The partner's clock: milliseconds since 1970. */
+  now(): number {
+    return this.#inside.book.now();
+  }
+
+  /** Refuses connections, and ends those that are open, until the returned function is called. */
+  async refuseConnections(): Promise<() => Promise<void>> {
+    const { host } = this.#options;
+    const closed = closeButHold(this.#server, this.#port, host, this.#stray.port);
+    this.#disconnect();
+    const holder = await closed;
+    return async () => {
+      await release(holder);
+      const isOpen = this.#stopped !== undefined || this.#server.listening;
+      if (!isOpen) await listen(this.#server, this.#port, host);
+    };
+  }
+
+  /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
   replaceCertificate(pem: Pem): () => void {
     const { tls: own } = this.#options;
-    const { server } = this;
+    const server = this.#server;
     if (own === undefined || !(server instanceof https.Server)) {
       throw new RangeError('start the partner with the option tls');
     }
     const present = (context: tls.SecureContextOptions): void => {
       server.setSecureContext(context);
-      this.disconnect();
+      this.#disconnect();
     };
     present(pem);
     return () => present(own);
+  }
+
+  /** Ends all connections and closes the port. Calling it twice is harmless. */
+  stop(): Promise<void> {
+    this.#stopped ??= (async () => {
+      this.#inside.book.close();
+      this.#released.abort();
+      const closed = closeListener(this.#server);
+      this.#disconnect();
+      await Promise.all([closed, this.#stray.stop()]);
+    })();
+    return this.#stopped;
+  }
+
+  #disconnect(): void {
+    for (const socket of this.#sockets.keys()) socket.destroy();
   }
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
@@ -224,11 +239,13 @@ class Desk {
       // After a whole answer nothing is held, and an abort costs a stack trace for each request.
       if (!response.writableFinished) gone.abort();
     });
-    const released = AbortSignal.any([gone.signal, this.#release.signal]);
+    const released = AbortSignal.any([gone.signal, this.#released.signal]);
     const body = await readBody(request);
     const connection = this.#sockets.get(request.socket) ?? { number: 0, requests: 0 };
-    const { call, problem } = toCall(request, connection, {
+    const { call, problem } = toCall(request, {
       number: (this.#calls += 1),
+      connection: connection.number,
+      earlier: connection.requests,
       text: body?.toString('utf8') ?? '',
       released,
       at_ms: this.#inside.book.now(),
@@ -268,7 +285,7 @@ class Desk {
   #keep(call: Call): void {
     this.exchanges.push(call);
     const { platform_payment_id: id } = call.params;
-    this.byPayment.set(id, [...(this.byPayment.get(id) ?? []), call]);
+    this.#byPayment.set(id, [...(this.#byPayment.get(id) ?? []), call]);
     if (this.exchanges.length > MAX_EXCHANGES) this.exchanges.shift();
   }
 }

@@ -3,63 +3,38 @@ import http from 'node:http';
 import { partnerRoutes, Refusal, type Route } from '@duebridge/contract';
 import type { Answer, Call, Operation } from './behaviour.ts';
 
+const ROUTES = Object.values<Route>(partnerRoutes).map((route) => {
+  const pattern = route.path.replaceAll(/\{(\w+)\}/g, '(?<$1>[^/]*)');
+  return { ...route, pattern: new RegExp(`^${pattern}$`) };
+});
+
 /** Finds the operation of a request and its path fields; `problem` when there is none. */
 export function toCall(
   request: http.IncomingMessage,
-  connection: { readonly number: number; readonly requests: number },
-  rest: Pick<Call, 'number' | 'text' | 'released' | 'at_ms'>,
+  rest: Pick<Call, 'number' | 'connection' | 'earlier' | 'text' | 'released' | 'at_ms'>,
 ): { call: Call; problem: Refusal | undefined } {
-  const method = request.method ?? '';
-  const path = request.url ?? '';
-  let operation: Operation = 'unknown';
+  const { method = '', url: path = '', headers } = request;
+  const known = ROUTES.flatMap((route) => {
+    const match = route.pattern.exec(path.split('?')[0] ?? '');
+    return match === null ? [] : { route, fields: match.groups ?? {} };
+  });
+  const found = known.find(({ route }) => route.method === method);
+  const allowed = known.map(({ route }) => route.method).join(', ');
+  let problem =
+    found !== undefined || allowed === ''
+      ? undefined
+      : new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: allowed } });
   let params: Record<string, string> = {};
-  let problem: Refusal | undefined;
-  const allowed: string[] = [];
-  for (const route of Object.values(partnerRoutes) as Route[]) {
-    const fields = matchPath(route.path, path.split('?')[0] ?? '');
-    if (fields === undefined) continue;
-    allowed.push(route.method);
-    if (route.method !== method) continue;
-    operation = route.id as Operation;
-    if (fields === 'undecodable') problem = new Refusal('INVALID_REQUEST');
-    else params = fields;
+  try {
+    params = Object.fromEntries(
+      Object.entries(found?.fields ?? {}).map(([name, value]) => [name, decodeURIComponent(value)]),
+    );
+  } catch {
+    problem = new Refusal('INVALID_REQUEST');
   }
-  if (operation === 'unknown' && allowed.length > 0) {
-    problem = new Refusal('METHOD_NOT_ALLOWED', { headers: { Allow: allowed.join(', ') } });
-  }
-  const call: Call = {
-    ...rest,
-    connection: connection.number,
-    earlier: connection.requests,
-    operation,
-    method,
-    path,
-    params,
-    headers: request.headers,
-    body: undefined,
-    scopes: undefined,
-    answer: undefined,
-  };
-  return { call, problem };
-}
-
-function matchPath(template: string, path: string) {
-  const [wanted, given] = [template.split('/'), path.split('/')];
-  if (wanted.length !== given.length) return undefined;
-  const fields: Record<string, string> = {};
-  for (const [index, part] of wanted.entries()) {
-    const value = given[index] ?? '';
-    if (!part.startsWith('{')) {
-      if (part !== value) return undefined;
-      continue;
-    }
-    try {
-      fields[part.slice(1, -1)] = decodeURIComponent(value);
-    } catch {
-      return 'undecodable';
-    }
-  }
-  return fields;
+  const operation = (found?.route.id ?? 'unknown') as Operation;
+  const call = { ...rest, operation, method, path, params, headers };
+  return { call: { ...call, body: undefined, answer: undefined }, problem };
 }
 
 export function toSendable(answer: Answer) {

@@ -1,5 +1,5 @@
 /**
- * The state of the scripted partner: accounts, payments, ledger and clock.
+ * The state of the scripted partner: accounts, payments and clock.
  * A payment is stored as processing and ends when the partner's clock has passed its time. Every read, every move of the clock
  * and a timer check this, so that no reader sees an ended payment as processing.
  */
@@ -54,24 +54,15 @@ export interface StoredPayment {
   accepted_ms: number;
 }
 
-/** One line of the partner's ledger. */
-export interface Posting extends Pick<
-  StoredPayment,
-  'platform_payment_id' | 'payment_id' | 'biller_id' | 'account_id' | 'amount_in_cents'
-> {
-  readonly posted_at: string;
-}
-
 /** The input of a new payment. */
-type NewPayment = Omit<
+type NewPayment = Pick<
   StoredPayment,
-  | 'payment_id'
-  | 'status'
-  | 'initiated_at'
-  | 'posted_at'
-  | 'failure_reason'
-  | 'ending'
-  | 'accepted_ms'
+  | 'key'
+  | 'platform_payment_id'
+  | 'platform_batch_id'
+  | 'biller_id'
+  | 'account_id'
+  | 'amount_in_cents'
 >;
 
 /** The partner's memory. */
@@ -81,7 +72,8 @@ export class Book {
   readonly #accounts: Map<string, ScriptedAccount>;
   readonly #payments: StoredPayment[] = [];
   readonly #byKey = new Map<string, StoredPayment>();
-  readonly #postings: Posting[] = [];
+  /** How many postings lowered a balance; a correct partner does it once per payment. */
+  posted = 0;
   readonly #open = new Set<StoredPayment>();
   #disarm = (): void => undefined;
 
@@ -103,10 +95,6 @@ export class Book {
   /** Every payment ever stored, oldest first. */
   payments(): readonly StoredPayment[] {
     return this.#payments;
-  }
-
-  postings(): readonly Posting[] {
-    return this.#postings;
   }
 
   find(key: string): StoredPayment | undefined {
@@ -138,23 +126,15 @@ export class Book {
     this.#arm();
   }
 
-  /** Writes one line to the ledger and lowers the balance; a correct partner does it once per payment. */
-  post(payment: StoredPayment): void {
-    const { platform_payment_id, payment_id, biller_id, account_id, amount_in_cents } = payment;
-    const posted_at = this.instant();
-    this.#postings.push({
-      platform_payment_id,
-      payment_id,
-      biller_id,
-      account_id,
-      amount_in_cents,
-      posted_at,
-    });
+  /** Lowers the balance by a payment. */
+  post({ biller_id, account_id, amount_in_cents }: StoredPayment): void {
+    this.posted += 1;
     const account = this.account(biller_id, account_id);
     const due = account?.balance?.amount_due_in_cents;
     if (account === undefined || due === undefined) return;
     const amount_due_in_cents = due - amount_in_cents;
-    const balance = { ...account.balance, amount_due_in_cents, last_updated_at: posted_at };
+    const last_updated_at = this.instant();
+    const balance = { ...account.balance, amount_due_in_cents, last_updated_at };
     this.#accounts.set(keyOf(account), { ...account, balance });
   }
 

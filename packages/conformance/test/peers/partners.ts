@@ -166,21 +166,16 @@ const ignoresScope = (when: (call: Call, partner: Book) => boolean): Behaviour =
 function withTokens(
   decide: (bearer: string, granted: readonly string[]) => string | undefined,
 ): Behaviour {
-  const granted = new Map<string, string>();
+  const granted: string[] = [];
   return {
     answer(call, { status, body }) {
-      if (call.operation === 'access_token' && status === 200) {
-        granted.set(text(field(body, 'access_token')), text(field(body, 'scope')));
-      }
-      return undefined;
+      if (call.operation !== 'access_token' || status !== 200) return undefined;
+      return void granted.push(text(field(body, 'access_token')));
     },
     authorize(call, refusal) {
       const bearer = /^Bearer (.+)$/.exec(call.headers.authorization ?? '')?.[1];
       if (refusal?.code !== 'UNAUTHORIZED' || bearer === undefined) return refusal;
-      const known = decide(bearer, [...granted.keys()]);
-      if (known === undefined) return refusal;
-      call.scopes = (granted.get(known) ?? '').split(' ');
-      return undefined;
+      return decide(bearer, granted) === undefined ? refusal : undefined;
     },
   };
 }
@@ -271,7 +266,7 @@ const changeDue = (change: (due: number, posted: number) => unknown): Behaviour 
   answer: (call, answer, partner) =>
     changeBody('get_balance', (body) => ({
       ...body,
-      amount_due_in_cents: change(Number(body['amount_due_in_cents']), partner.postings().length),
+      amount_due_in_cents: change(Number(body['amount_due_in_cents']), partner.posted),
     })).answer?.(call, answer, partner),
 });
 
