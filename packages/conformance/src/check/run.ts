@@ -32,7 +32,7 @@ export interface Pace {
   readonly balance_lag_ms: number;
   /** Maximum wait for one answer. */
   readonly request_timeout_ms: number;
-  /** How long a platform must send no call for a payment that has ended (C03, F28). */
+  /** How long a platform must send no call for a payment that has ended (C03, F27). */
   readonly quiet_ms: number;
   /** Maximum concurrent requests, bursts excluded. */
   readonly at_once: number;

@@ -33,7 +33,7 @@ export type UnknownReason =
   | 'misconfigured' // 405, 406, 415, 501, 505 and other 4xx: an operator must fix something (F07)
   | 'server_error'
   | 'not_json' // F22-F24
-  | 'not_a_record' // F24, F29
+  | 'not_a_record' // F24
   | 'other_status' // 1xx, 201-206 (F44)
   | 'no_token'; // the token endpoint does not answer
 

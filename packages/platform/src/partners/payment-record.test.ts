@@ -200,7 +200,7 @@ test('whatever is not strictly a payment record is not believed [S5 PF6 PF7]', (
   );
 });
 
-test('a record of another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6 F27 F28 F30]', () => {
+test('a record of another payment, amount, account or batch freezes ours [PF2 PF3 PF6 PL6 F27 F30]', () => {
   assert.equal(kindOf(answer({ platform_payment_id: 'pay-2' })), 'mismatch platform_payment_id');
   assert.equal(kindOf(answer({ amount_in_cents: 12_344 })), 'mismatch amount_in_cents');
   assert.equal(

@@ -50,9 +50,9 @@ export type RecordJudgement =
   | { readonly kind: 'ended'; readonly ending: Ending; readonly anomaly: Anomaly | undefined }
   /** Says succeeded without a usable posted_at (F35): asked again a few times, then reviewed. */
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
-  /** Another payment, or another amount, account or batch than ours (F27, F28, F30): frozen for an operator. */
+  /** Another payment, or another amount, account or batch than ours (F27, F30): frozen for an operator. */
   | { readonly kind: 'mismatch'; readonly field: MismatchField }
-  /** Not a payment record: it says nothing (F24, F29). */
+  /** Not a payment record: it says nothing (F24). */
   | { readonly kind: 'invalid' };
 
 /** A field whose echo differed from the intent. */
