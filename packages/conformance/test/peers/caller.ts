@@ -99,7 +99,7 @@ export class SmallPlatform implements Driver {
   readonly #authentication: Authentication;
   readonly #fault: Way;
   readonly #stop: AbortSignal;
-  readonly #dispatcher: Dispatcher | undefined;
+  readonly #dispatcher: Dispatcher;
   #token: Promise<string> | undefined;
 
   constructor(
@@ -113,14 +113,15 @@ export class SmallPlatform implements Driver {
     this.#authentication = authentication;
     this.#fault = fault;
     this.#stop = stop;
-    if (url.startsWith('https:')) {
-      this.#dispatcher = new Agent({
-        connect: {
-          ...(ca === undefined ? {} : { ca }),
-          rejectUnauthorized: fault !== 'trusts_any_certificate',
-        },
-      });
-    }
+    this.#dispatcher = new Agent({
+      // Real time must not end what waits in virtual time.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: {
+        ...(ca === undefined ? {} : { ca }),
+        rejectUnauthorized: fault !== 'trusts_any_certificate',
+      },
+    });
   }
 
   readonly at_once = 50;
@@ -323,7 +324,7 @@ export class SmallPlatform implements Driver {
           'content-type': this.#fault === 'text_body' ? 'text/plain' : 'application/json',
         },
         ...(body === undefined ? {} : { body }),
-        ...(this.#dispatcher === undefined ? {} : { dispatcher: this.#dispatcher }),
+        dispatcher: this.#dispatcher,
         signal:
           this.#fault === 'waits_forever' ? this.#stop : AbortSignal.any([this.#stop, late.signal]),
       });
