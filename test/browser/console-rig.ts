@@ -30,7 +30,7 @@ export const CONFORMANCE_REPORT = {
       check: 'P53',
       verdict: 'not_judged',
       title: 'A canceled payment stays canceled',
-      why: 'the target declares no way to cancel',
+      why: 'the target declares no account whose payments are canceled',
     },
   ],
 };

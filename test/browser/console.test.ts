@@ -306,7 +306,7 @@ test('a partner’s own people and operators see its latest conformance report, 
   await page.getByText('✕ Breaks the interface').waitFor();
   await page.getByText('33 passed, 1 failed, 0 with a warning, 1 not judged').waitFor();
   await page.getByRole('row').filter({ hasText: 'P25' }).getByText('<img src=x').waitFor();
-  await page.getByRole('row').filter({ hasText: 'declares no way to cancel' }).waitFor();
+  await page.getByRole('row').filter({ hasText: 'declares no account whose' }).waitFor();
   await close();
   const viewer = await signIn('vic');
   await viewer.page.goto(`${work.platform.adminUrl}/console/partners/springfield-water`);

@@ -18,11 +18,10 @@ export const PACE = {
   quiet_ms: 1_500,
 };
 
-/** A kit with three accounts. With `holdMs` its operator has time to cancel, so P53 can be judged. */
+/** A kit with three accounts. */
 export async function judgedPartner(
   sides: BothSides,
   method: 'key' | 'oauth',
-  holdMs = 0,
 ): Promise<{ side: PartnerSide; draft: Draft }> {
   const side = await sides.partner({
     auth:
@@ -34,7 +33,6 @@ export async function judgedPartner(
             secrets: [CLIENT.client_secret],
           },
     billers: [{ biller_id: 'gas', max_amount_in_cents: MAXIMUM }],
-    holdMs,
   });
   await side.importAccounts(
     'biller_id,account_id,status,amount_due\ngas,A-1,active,99.00\ngas,unit 2/B,active,10.00\ngas,A-3,inactive,1.00\n',
@@ -49,18 +47,6 @@ export async function judgedPartner(
     accounts: { payable: 'A-1', other: 'unit 2/B', unknown: 'nobody', inactive: 'A-3' },
     limits: { max_amount_in_cents: MAXIMUM },
     terminal_window_seconds: 10,
-    ...(holdMs === 0
-      ? {}
-      : {
-          cancel: {
-            url: `${side.server.adminUrl}/admin/v1/payments/{platform_payment_id}/cancel`,
-            headers: {
-              authorization: `Bearer ${side.server.adminKey}`,
-              'content-type': 'application/json',
-            },
-            body: '{"reason":"judged"}',
-          },
-        }),
   };
   return { side, draft };
 }

@@ -19,15 +19,7 @@ import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
 import { startScriptedPartner, type ScriptedAuth } from '../src/scripted/partner.ts';
 import { smallPlatform, type SmallPlatform } from './peers/caller.ts';
 import { openGateway, type Gateway } from './peers/gateway.ts';
-import {
-  ACCOUNTS,
-  canceling,
-  CLIENT,
-  DAY_MS,
-  KEY,
-  MAXIMUM,
-  type WrongPartner,
-} from './peers/partners.ts';
+import { ACCOUNTS, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
 import type { Wrong } from './peers/wrong.ts';
 import { CERTIFICATE } from './listen.ts';
@@ -60,7 +52,7 @@ export async function judgePartnerPeer(
     accounts: ACCOUNTS,
     clock: CLOCK,
     processing_ms: 40,
-    behaviour: [peer.behaviour?.(() => restarts) ?? {}, canceling()],
+    behaviour: peer.behaviour?.(() => restarts) ?? {},
   });
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));
   const gateway =
@@ -88,11 +80,6 @@ export async function judgePartnerPeer(
         canceled: 'canceled',
       },
       limits: peer.how === 'with-a-maximum' ? MAXIMUM : {},
-      ...(peer.how === 'with-a-cancellation'
-        ? {
-            cancel: { method: 'POST', url: `${partner.url}/operator/cancel/{platform_payment_id}` },
-          }
-        : {}),
       terminal_window_seconds: 20,
       spending_cap_in_cents: 20_000_000_000,
       ca_file,

@@ -9,15 +9,13 @@ import {
   isTerminalWord,
   recordOf,
   tellDifferences,
-  type Intent,
   type PaymentFields,
   plainAmount,
   type Planned,
-  sharedAll,
   type SharedName,
   uses,
 } from '../check/payment-fields.ts';
-import type { OutsideCall, PartnerTarget } from '../check/target.ts';
+import type { PartnerTarget } from '../check/target.ts';
 import {
   ENDED_FIELDS,
   everyRecord,
@@ -184,60 +182,26 @@ const p52: PartnerCase = {
 const p53: PartnerCase = {
   id: 'P53',
   title: 'A canceled payment has status canceled',
-  clauses: ['ST4', 'RU2'],
+  clauses: ['ST4'],
   severity: 'should',
-  likely_cause: 'The status has another name, or a cancellation does not check it first.',
+  likely_cause: 'The status has another name, such as cancelled.',
   unfit: (target) =>
-    target.accounts.canceled === undefined && target.cancel === undefined
-      ? 'the target declares no way to cancel a payment'
+    target.accounts.canceled === undefined
+      ? 'the target declares no account whose payments are canceled'
       : undefined,
-  creates: (target) => [planned(target), ...sharedAll(target, ['first'])],
+  creates: (target) => [toCanceled(target)],
   async run(t: PartnerContext) {
-    const intent = t.intend(planned(t.target));
+    const intent = t.intend(toCanceled(t.target));
     t.acceptedBy(await t.put(intent));
-    const { cancel, accounts } = t.target;
-    if (accounts.canceled === undefined && cancel !== undefined) {
-      const reply = await sendCancel(t, cancel, intent);
-      t.given(isSuccess(reply), `the declared way to cancel did not work: ${tell(reply)}`);
-    }
     const { end, last } = await t.end(intent);
     t.equals(end?.reply ?? last, 'status', 'canceled', { level: 'should' });
-    if (cancel !== undefined) await cancelAfterTheEnd(t, cancel);
   },
 };
 
-function sendCancel(
-  t: PartnerContext,
-  { url, body, method, headers }: OutsideCall,
-  { platform_payment_id }: Intent,
-): Promise<Reply> {
-  const id = encodeURIComponent(platform_payment_id);
-  return t.send({
-    method,
-    url: url.replaceAll('{platform_payment_id}', id),
-    headers,
-    ...(body === '' ? {} : { body }),
-  });
-}
-
-/** The answer to the cancellation does not matter; the payment must stay as it ended (RU2). */
-async function cancelAfterTheEnd(t: PartnerContext, cancel: OutsideCall): Promise<void> {
-  const { intent } = await t.accepted();
-  const { end } = await t.end(intent);
-  if (end === undefined) return;
-  await sendCancel(t, cancel, intent);
-  const read = await t.read(intent);
-  if (!isAnswer(t, read)) return;
-  const expected = `the payment as it ended, status ${statusOf(end.record)}`;
-  unchanged(t, end.record, read, ENDED_FIELDS, expected, { clause: 'RU2' });
-}
-
-function planned(target: PartnerTarget): Planned {
-  return {
-    amount_in_cents: plainAmount(target, 53),
-    account_id: target.accounts.canceled ?? target.accounts.payable,
-  };
-}
+const toCanceled = (target: PartnerTarget): Planned => {
+  const { canceled = '' } = target.accounts;
+  return { amount_in_cents: plainAmount(target, 53), account_id: canceled };
+};
 
 /** Why no payment was read again. */
 const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours old yet';

@@ -2,7 +2,7 @@
 import type { Json } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import { type More, Skipped } from '../check/findings.ts';
-import { type Exchange, type Reply, isRefusal, parsed, show } from '../check/http.ts';
+import { type Exchange, type Reply, parsed, show } from '../check/http.ts';
 import type { PartnerContext, Seen } from '../check/partner-context.ts';
 import {
   type Intent,
@@ -13,14 +13,7 @@ import {
   recordOf,
   uses,
 } from '../check/payment-fields.ts';
-import {
-  ACCEPTED_FIELDS,
-  ENDED_FIELDS,
-  isAnswer,
-  revealsNothing,
-  statusOf,
-  unchanged,
-} from './shared.ts';
+import { ACCEPTED_FIELDS, ENDED_FIELDS, isAnswer, revealsNothing, unchanged } from './shared.ts';
 
 /** The codes of decision 5 that a partner uses, by status. */
 const CODES: Readonly<Record<number, readonly string[]>> = {
@@ -181,16 +174,7 @@ const p61: PartnerCase = {
     const last = await oldest(t);
     // That one is left alone until P60 puts it again at the very end.
     const ended = (await t.run.ended()).filter(({ intent }) => intent !== last?.intent);
-    // Those that are asked for more come first, so that nothing is left to wait for when the others are done.
-    const ofEach = new Map(ended.map((one) => [statusOf(one.end), one]));
-    const changed = [...ofEach.values()];
-    await Promise.all([
-      ...changed.map(async (one) => {
-        await equalRepeats(t, one);
-        await changedRepeats(t, one);
-      }),
-      ...ended.filter((one) => !changed.includes(one)).map((one) => equalRepeats(t, one)),
-    ]);
+    await Promise.all(ended.map((one) => equalRepeats(t, one)));
   },
 };
 
@@ -209,24 +193,6 @@ async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<
     if (!isAnswer(t, reply)) return;
     const clause = ({ put: 'RU5', readById: 'B3', read: 'RU2' } as const)[again];
     if (!asItEnded(t, end, reply, { clause })) return;
-  }
-}
-
-/** Repeats a terminal payment with another amount, and with another batch; stops when it changed. */
-async function changedRepeats(t: PartnerContext, { intent, end }: Ended): Promise<void> {
-  const changes = [
-    { amount_in_cents: intent.amount_in_cents + 1 },
-    { platform_batch_id: `${intent.platform_batch_id.slice(0, -1)}x` },
-  ];
-  for (const fields of changes) {
-    const put = await t.put(intent, { fields });
-    if (!isAnswer(t, put)) return;
-    // P28 reports a refusal of a changed repeat; here it must only leave the payment as it is.
-    const replies = isRefusal(put) ? [await t.read(intent)] : [put, await t.read(intent)];
-    for (const reply of replies) {
-      const clause = reply.exchange.method === 'PUT' ? 'RU5' : 'RU2';
-      if (!asItEnded(t, end, reply, { clause })) return;
-    }
   }
 }
 

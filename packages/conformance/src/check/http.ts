@@ -53,8 +53,6 @@ export interface Exchange {
   readonly no_answer?: string;
   /** True when the answer contained a secret that the judge had sent. */
   readonly leaked: boolean;
-  /** True for one of many requests sent together. */
-  readonly burst?: true;
   /** True for a call that the judge got, and answered as the check wanted. */
   readonly received?: true;
 }
@@ -199,7 +197,6 @@ export class Wire {
       leaked: this.#secrets.some(
         ({ value, name }) => name !== 'ACCESS_TOKEN' && came.text.includes(value),
       ),
-      ...(out.burst === true ? { burst: true } : {}),
       ...(out.received === true ? { received: true } : {}),
     };
     if (this.exchanges.length < MAX_KEPT_EXCHANGES) this.exchanges.push(exchange);

@@ -75,12 +75,9 @@ export class PartnerRun extends Run<PartnerTarget> {
   constructor(target: PartnerTarget, cases: readonly CaseInfo[], options: RunOptions) {
     const { terminal_window_seconds: seconds = USUAL_WINDOW_SECONDS, authentication } = target;
     const { longest_wait_ms } = { ...USUAL_PACE, ...options.pace };
-    const cancel = Object.entries(target.cancel?.headers ?? {})
-      .filter(([name]) => /auth|key|token|secret|cookie/i.test(name))
-      .map(([, value]) => ({ value, name: 'CANCEL_CREDENTIAL' }));
     super(target, cases, options, {
       payments_ms: WINDOWS_IN_A_ROW * Math.min(seconds * 1_000, longest_wait_ms),
-      secrets: [...secretsOf(authentication), ...cancel],
+      secrets: secretsOf(authentication),
     });
     this.history = options.history ?? memoryHistory();
   }

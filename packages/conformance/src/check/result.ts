@@ -39,8 +39,6 @@ export interface CheckResult extends Required<CaseInfo> {
   /** What the target must declare so that it, or the rest of it, can be judged. */
   readonly wanting?: readonly string[];
   readonly duration_ms: number;
-  /** How many requests it sent. */
-  readonly requests: number;
   /** Number of an exchange that illustrates the check, set also when it passed. */
   readonly shown?: number;
 }
@@ -132,8 +130,8 @@ export function reportOf(run: Run, about: About): RunReport {
       found,
       skipped ?? (found.length < all.length ? 'an outage' : undefined),
     );
-    const own = wire.exchanges.filter((exchange) => exchange.check === check.id);
-    const shown = cite(found[0]?.exchange ?? own[0]).exchange;
+    const first = wire.exchanges.find((exchange) => exchange.check === check.id);
+    const shown = cite(found[0]?.exchange ?? first).exchange;
     const reason = skipped ?? wanting.at(-1);
     return {
       ...describe(check),
@@ -143,7 +141,6 @@ export function reportOf(run: Run, about: About): RunReport {
       ...(reason !== undefined && verdict === 'SKIP' && { skipped: wire.mask(reason) }),
       ...(wanting.length > 0 && { wanting: wanting.map((one) => wire.mask(one)) }),
       duration_ms,
-      requests: own.length,
       ...(shown !== undefined && { shown }),
     };
   };

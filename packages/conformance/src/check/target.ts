@@ -282,15 +282,6 @@ const readPartner = object({
     /** An account whose payments the partner cancels, for P53. */
     canceled: optional(text()),
   }),
-  /** A request that gets a processing payment canceled, for P53, when no account does it; the URL may hold {platform_payment_id}. */
-  cancel: optional(
-    object({
-      method: usual(text(), 'POST'),
-      url: url(),
-      headers: usual(headers, {}),
-      body: usual(text(), ''),
-    }),
-  ),
   limits: object({
     min_amount_in_cents: usual(count, 1),
     /** Absent when the partner declares none. */
@@ -308,9 +299,6 @@ const readPartner = object({
 
 /** A partner's server. */
 export type PartnerTarget = ReturnType<typeof readPartner>;
-
-/** A request that triggers something that no operation of the interface does. */
-export type OutsideCall = NonNullable<PartnerTarget['cancel']>;
 
 const readCaller = object({
   /** Address and port on which the scripted partner listens. */

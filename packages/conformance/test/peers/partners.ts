@@ -56,7 +56,7 @@ export const DAY_MS = 24 * 60 * 60 * 1_000;
 /** How a partner is run; a static key, at its usual times, unless given. */
 export interface PartnerSetting {
   readonly auth?: 'oauth' | 'short-lived-oauth';
-  readonly how?: 'with-a-maximum' | 'with-a-cancellation' | 'with-an-unusual-id' | 'the-day-after';
+  readonly how?: 'with-a-maximum' | 'with-an-unusual-id' | 'the-day-after';
 }
 
 /** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */
@@ -277,16 +277,6 @@ const anyBiller = (covers: (call: Call) => boolean): Behaviour =>
       Object.assign(call.params, { biller_id: 'sandbox-utility' });
     }
   });
-
-/** The operator's request to cancel a payment, below /operator/cancel/; `force`: also one that has ended. */
-export const canceling = (force = false): Behaviour => ({
-  receive(call, partner) {
-    const payment = partner.find(/^\/operator\/cancel\/([^/]+)$/.exec(call.path)?.[1] ?? '');
-    if (payment === undefined) return undefined;
-    partner.end(payment, { status: 'canceled', after_ms: 0 }, force);
-    return { status: 200, body: {} };
-  },
-});
 
 export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails('P01', 'accepts requests without a credential', () => admits((call) => !hasKey(call))),
@@ -750,10 +740,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   warns('P53', 'spells canceled with two l', () =>
     records('canceled', () => ({ status: 'cancelled' })),
   ),
-  fails('P53', 'cancels a payment that has ended', () => canceling(true), {
-    how: 'with-a-cancellation',
-    ...MANY,
-  }),
   fails('P54', 'changes posted_at a few reads after the end', () => {
     let reads = 0;
     return onRecords((record, call) => {
@@ -952,15 +938,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     keeps((cents) => cents % 2 ** 32),
   ),
   // Terminal payments never change.
-  fails('P61', 'takes the id of a failed payment for a new one when the amount differs', () => ({
-    repeat(payment, { body }) {
-      const amount_in_cents = Number(field(body, 'amount_in_cents'));
-      if (payment.status !== 'failed' || amount_in_cents === payment.amount_in_cents) return;
-      const payment_id = `${payment.payment_id}-2`;
-      Object.assign(payment, { amount_in_cents, payment_id, status: 'processing' });
-      delete payment.failure_reason;
-    },
-  })),
   fails('P61', 'answers Get Payment from a copy that is never updated', () =>
     onRecords((record, call) =>
       call.operation === 'get_payment'

@@ -262,7 +262,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     how: 'with-an-unusual-id',
     profile: 'strict',
   },
-  { name: 'with a way to cancel a payment', how: 'with-a-cancellation' },
   { name: 'that escapes every character of its JSON', gateway: { answer: rewritten(escaped) } },
   {
     name: 'with nested namesakes of the fields',
