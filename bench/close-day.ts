@@ -11,7 +11,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { migrate, openDatabase, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { migrations } from '../packages/platform/src/migrations.ts';
 import { checkMoney } from '../packages/platform/src/money/check.ts';
-import { openDesk } from '../packages/platform/src/money/desk.ts';
 import { setPayout } from '../packages/platform/src/money/payouts.ts';
 import { remit } from '../packages/platform/src/money/remittance.ts';
 import { openPartnerRegistry } from '../packages/platform/src/partners/registry.ts';
@@ -39,7 +38,7 @@ async function main(url: string): Promise<void> {
         `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences) VALUES ($1, 'bench', 'statement', $2, 0)`,
         [id, payments],
       );
-    const remitting = { ...base, registry, sealer, channel: openDesk(database), compare };
+    const remitting = { ...base, registry, sealer, channel: undefined, compare };
 
     const stop = new AbortController();
     const waits = neighbour(database, stop.signal);

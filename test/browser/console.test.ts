@@ -474,12 +474,9 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
   await work.platform.database.transaction(async (tx) => {
     await tx.query(
       `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
-       SELECT 'by-hand-1', 'a-batch', partner_id, 'springfield-water', 1, 700, 0, 0, 700, '', now(), 'sent'
+              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, way)
+       SELECT 'by-hand-1', 'a-batch', partner_id, 'springfield-water', 1, 700, 0, 0, 700, '', now(), 'sent', 'by_hand'
          FROM duebridge_platform.partners LIMIT 1`,
-    );
-    await tx.query(
-      `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents, sealed) VALUES ('by-hand-1', 'by_hand', 700, '')`,
     );
   });
   await page.goto(`${work.platform.adminUrl}/console/money?lines=remittances+sent`);
@@ -497,11 +494,8 @@ test('a file for the bank is made of the transfers that wait, and the browser st
   await work.platform.database.transaction(async (tx) => {
     await tx.query(
       `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
-       VALUES ('in-a-file-1', 'b-batch', 'springfield-water', 'water', 1, 3100, 0, 0, 3100, '', now(), 'sent')`,
-    );
-    await tx.query(
-      `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents) VALUES ('in-a-file-1', 'pain001', 3100)`,
+              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, way)
+       VALUES ('in-a-file-1', 'b-batch', 'springfield-water', 'water', 1, 3100, 0, 0, 3100, '', now(), 'sent', 'pain001')`,
     );
   });
   const set = await work.platform.admin('POST', '/admin/v1/partners/springfield-water/payout', {

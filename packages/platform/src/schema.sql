@@ -120,6 +120,7 @@ CREATE TABLE duebridge_platform.bank_transfers (
   CONSTRAINT bank_transfers_file_id_fkey FOREIGN KEY (file_id) REFERENCES duebridge_platform.bank_files(file_id),
   CONSTRAINT bank_transfers_remittance_id_fkey FOREIGN KEY (remittance_id) REFERENCES duebridge_platform.remittances(remittance_id),
   CONSTRAINT bank_transfers_amount_in_cents_check CHECK ((amount_in_cents > 0)),
+  CONSTRAINT bank_transfers_moved CHECK (false) NOT VALID,
   CONSTRAINT bank_transfers_result_check CHECK ((result = ANY (ARRAY['paid'::text, 'returned'::text]))),
   CONSTRAINT bank_transfers_way_check CHECK ((way = ANY (ARRAY['pain001'::text, 'nacha'::text, 'by_hand'::text])))
 );
@@ -655,17 +656,23 @@ CREATE TABLE duebridge_platform.remittances (
   sent_at timestamp with time zone,
   ended_at timestamp with time zone,
   way text,
+  file_id text,
   CONSTRAINT remittances_once UNIQUE (platform_batch_id, biller_id),
   CONSTRAINT remittances_pkey PRIMARY KEY (remittance_id),
+  CONSTRAINT remittances_file_id_fkey FOREIGN KEY (file_id) REFERENCES duebridge_platform.bank_files(file_id),
   CONSTRAINT remittances_carried CHECK (((carried_to IS NULL) OR (state = ANY (ARRAY['carried'::text, 'returned'::text])))),
   CONSTRAINT remittances_net CHECK ((net_in_cents = ((gross_in_cents - deducted_in_cents) + carried_in_cents))),
   CONSTRAINT remittances_positive CHECK (((state = 'carried'::text) OR (net_in_cents > 0))),
   CONSTRAINT remittances_state_check CHECK ((state = ANY (ARRAY['due'::text, 'carried'::text, 'sending'::text, 'sent'::text, 'paid'::text, 'returned'::text])))
 );
 
+CREATE INDEX remittances_in_files ON duebridge_platform.remittances USING btree (file_id) WHERE (file_id IS NOT NULL);
+
 CREATE INDEX remittances_newest ON duebridge_platform.remittances USING btree (made_at);
 
 CREATE INDEX remittances_open ON duebridge_platform.remittances USING btree (partner_id, biller_id) WHERE ((state = ANY (ARRAY['due'::text, 'sending'::text, 'sent'::text])) OR ((state = ANY (ARRAY['carried'::text, 'returned'::text])) AND (carried_to IS NULL)));
+
+CREATE INDEX remittances_waiting ON duebridge_platform.remittances USING btree (way, remittance_id) WHERE ((state = 'sent'::text) AND (file_id IS NULL));
 
 CREATE TRIGGER remittances_guard BEFORE UPDATE ON duebridge_platform.remittances FOR EACH ROW EXECUTE FUNCTION duebridge_platform.remittances_guard();
 
@@ -1038,10 +1045,11 @@ BEGIN
      (OLD.remittance_id, OLD.platform_batch_id, OLD.partner_id, OLD.biller_id, OLD.payments, OLD.gross_in_cents, OLD.deducted_in_cents,
       OLD.carried_in_cents, OLD.sha256)
      OR (OLD.carried_to IS NOT NULL AND NEW.carried_to IS DISTINCT FROM OLD.carried_to)
+     OR (OLD.file_id IS NOT NULL AND NEW.file_id IS DISTINCT FROM OLD.file_id)
      OR (NEW.state <> OLD.state AND NOT (
           (OLD.state = 'due' AND NEW.state = 'sending') OR (OLD.state = 'sending' AND NEW.state IN ('sent', 'returned'))
           OR (OLD.state = 'sent' AND NEW.state IN ('paid', 'returned')) OR (OLD.state = 'paid' AND NEW.state = 'returned'))) THEN
-    RAISE EXCEPTION 'a remittance goes from due to sending, sent, paid and returned, and its amounts never change'
+    RAISE EXCEPTION 'a remittance goes from due to sending, sent, paid and returned, is in one file, and its amounts never change'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'remittances_guard';
   END IF;
   RETURN NEW;

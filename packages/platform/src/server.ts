@@ -52,10 +52,9 @@ import { openPartnerRegistry } from './partners/registry.ts';
 import { openPayments } from './checkout/confirm.ts';
 import { LostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
-import { openDesk } from './money/desk.ts';
 import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
-import { eitherChannel, openStripeTransfers } from './money/stripe-transfers.ts';
+import { openStripeTransfers } from './money/stripe-transfers.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
@@ -144,10 +143,7 @@ async function openAll(
     refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
     secondPersonAboveCents,
   };
-  const channel = eitherChannel(
-    openDesk(database),
-    config.stripe && openStripeTransfers(config.stripe),
-  );
+  const channel = config.stripe && openStripeTransfers(config.stripe);
   const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
     await repeatRefunds(refunding);

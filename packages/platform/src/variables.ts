@@ -161,7 +161,7 @@ export const variables = {
   secondPersonAboveCents: setting(
     'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
     integer(0, 99_999_999_999),
-    'closing a payment, refunding or ending a case of more than this needs two persons',
+    'closing a payment, a refund, the end of a case, a paid transfer sent back: above this by two persons',
     { default: 100_000 },
   ),
   payer: setting(

@@ -84,7 +84,7 @@ export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void 
     return Readable.from(pieces) as unknown as string;
   });
   serve(routes.end_transfer, ({ params, body, actor }) =>
-    endTransfer(dependencies, params.remittance_id, body, actor),
+    endTransfer(refunding, params.remittance_id, body, actor),
   );
   serve(routes.make_bank_file, ({ body, actor }) => makeBankFile(dependencies, body, actor));
   serve(routes.get_bank_file, ({ params, actor }) =>

@@ -1,17 +1,19 @@
 /**
  * The desk: transfers that people carry to the bank, in a file or by hand.
  *
- * enters: remittances, as their channel; what an operator says about a transfer.  leaves: files for the bank (bank-file.ts), and what became
- *         of each transfer.
+ * enters: remittances that are sent, other than by Stripe; what an operator says about a transfer.  leaves: files for the bank
+ *         (bank-file.ts), and what became of each transfer.
  * holds:  a transfer is in one file, and a file is the same bytes whenever it is fetched. A file is of one mode: what a test registration is
  *         owed never reaches the bank with real money. Nothing is put into a file for a biller that is held back, and what waits goes to
  *         the account that the biller has when the file is made. What was transferred by hand counts when two persons have given the same reference.
  */
 import { createHash } from 'node:crypto';
 import {
+  conflict,
   Refusal,
   type BankFileOrder,
   type BankFileView,
+  type RemittanceView,
   type TransferEnd,
 } from '@duebridge/contract';
 import { sql, type Clock, type Database } from '@duebridge/runtime';
@@ -19,44 +21,26 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
 import { askedBefore, dropAsk } from '../store/asks.ts';
 import { note } from '../store/audit.ts';
-import type { Queryable } from '../store/payments.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
-import {
-  MAX_NACHA_CENTS,
-  MAX_NACHA_FILES,
-  nacha,
-  pain001,
-  type BankTransfer,
-  type Payer,
-} from './bank-file.ts';
+import { MAX_NACHA_FILES, nacha, pain001, type BankTransfer, type Payer } from './bank-file.ts';
 import { openCreditor } from './payouts.ts';
-import { lockRemittance, moveRemittance, type RemittanceChannel } from './remittance.ts';
+import { moveRemittances, type RemittanceMove } from './remittance.ts';
 
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
 
-const putStatement = sql(
-  'desk_put',
-  `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents) VALUES ($1, $2, $3)
-   ON CONFLICT (remittance_id) DO NOTHING`,
-);
-const findStatement = sql(
-  'desk_find',
-  `SELECT way, result, reference FROM duebridge_platform.bank_transfers WHERE remittance_id = $1`,
-);
 const takeStatement = sql(
   'desk_take',
-  `SELECT t.remittance_id, t.amount_in_cents, o.partner_id, o.biller_id, o.sealed
-     FROM duebridge_platform.bank_transfers t
-     JOIN duebridge_platform.remittances r USING (remittance_id)
+  `SELECT r.remittance_id, r.net_in_cents AS amount_in_cents, r.partner_id, r.biller_id, o.sealed
+     FROM duebridge_platform.remittances r
      JOIN duebridge_platform.partners m ON m.partner_id = r.partner_id
      JOIN duebridge_platform.payouts o ON o.partner_id = r.partner_id AND o.biller_id = r.biller_id
-    WHERE t.way = $1 AND t.file_id IS NULL AND t.result IS NULL AND m.mode = $2 AND NOT o.held AND o.way <> 'stripe'
-    ORDER BY t.remittance_id LIMIT ${MAX_TRANSFERS} FOR UPDATE OF t`,
+    WHERE r.way = $1 AND r.state = 'sent' AND r.file_id IS NULL AND m.mode = $2 AND NOT o.held AND o.way <> 'stripe'
+    ORDER BY r.remittance_id LIMIT ${MAX_TRANSFERS} FOR NO KEY UPDATE OF r`,
 );
 /** Files are made one after the other, so that each has a number of its own on its day. */
-const lockStatement = sql(
-  'desk_lock',
+const inTurnStatement = sql(
+  'desk_in_turn',
   "SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform bank files', 0))",
 );
 const madeStatement = sql(
@@ -71,17 +55,17 @@ const keepFileStatement = sql(
 );
 const inFileStatement = sql(
   'desk_in_file',
-  'UPDATE duebridge_platform.bank_transfers SET file_id = $1 WHERE remittance_id = ANY($2::text[])',
+  'UPDATE duebridge_platform.remittances SET file_id = $1 WHERE remittance_id = ANY($2::text[])',
 );
 const fileStatement = sql(
   'desk_file',
   `SELECT file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`,
 );
-const endStatement = sql(
-  'desk_end',
-  `UPDATE duebridge_platform.bank_transfers SET result = $2, reference = $3
-    WHERE (remittance_id = $1 OR file_id = $1) AND (result IS NULL OR (result = 'paid' AND $2 = 'returned' AND remittance_id = $1))
-      AND (way = 'by_hand' OR file_id IS NOT NULL OR $2 = 'returned') RETURNING remittance_id`,
+/** A transfer, or those of a file that are under way, until the transaction ends: a round that sends and a word that ends must not cross. */
+const lockStatement = sql(
+  'desk_lock',
+  `SELECT r.remittance_id, r.state, r.way, r.file_id, r.net_in_cents FROM duebridge_platform.remittances r
+    WHERE r.remittance_id = $1 OR (r.file_id = $1 AND r.state = 'sent') ORDER BY r.remittance_id FOR NO KEY UPDATE`,
 );
 /** Longer than a try at Stripe lasts, a few calls of 8 s: one that began before its biller was held back or paid another way has ended. */
 const TRY_ENDS = '2 minutes';
@@ -91,42 +75,7 @@ const cannotLeaveStatement = sql(
     WHERE r.remittance_id = $1 AND (o.held OR o.way <> 'stripe') AND o.updated_at < clock_timestamp() - interval '${TRY_ENDS}'`,
 );
 
-const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
-
-/** A transfer at the desk. */
-interface Open {
-  readonly way: string;
-  readonly result: 'paid' | 'returned' | null;
-  readonly reference: string | null;
-}
-
-/** The desk as a channel: an order lies on it until somebody says what became of it. */
-export function openDesk(database: Database): RemittanceChannel {
-  const find = async (on: Queryable, remittance_id: string): Promise<Open | undefined> =>
-    (await on.query<Open>(findStatement, [remittance_id]))[0];
-  return {
-    async send({ remittance_id, way, amount_in_cents }) {
-      if (way === 'nacha' && amount_in_cents > MAX_NACHA_CENTS) {
-        return {
-          kind: 'refused',
-          reason: 'a NACHA entry holds $99,999,999.99 at most: pay this biller another way',
-        };
-      }
-      await database.query(putStatement, [remittance_id, way, amount_in_cents]);
-      return { kind: 'sent' };
-    },
-    async find(remittance_id, on) {
-      return (await find(on, remittance_id)) === undefined ? undefined : { kind: 'sent' };
-    },
-    async state(remittance_id, on) {
-      const row = await find(on, remittance_id);
-      if (row?.result === 'paid') return { kind: 'paid', reference: row.reference ?? '' };
-      if (row?.result === 'returned') return { kind: 'returned', reason: row.reference ?? '' };
-      return { kind: 'under_way' };
-    },
-  };
-}
 
 /** What files are made with. `payer`: the platform's own account; undefined while it is not configured. */
 interface FileDesk {
@@ -149,7 +98,7 @@ export async function makeBankFile(
     throw conflict('The account that pays is not configured: set DUEBRIDGE_PAYER');
   }
   return database.transaction(async (tx) => {
-    await tx.query(lockStatement);
+    await tx.query(inTurnStatement);
     type Row = Pick<BankTransfer, 'remittance_id' | 'amount_in_cents'> &
       Parameters<typeof openCreditor>[1];
     const rows = await tx.query<Row>(takeStatement, [way, mode]);
@@ -200,58 +149,67 @@ export async function readBankFile(
   return { ...view, content: sealer.open(sealed, filePlace(file_id)) };
 }
 
-/** Whether this end may be said of it; a bank may send one back after it was paid. Pure. */
-const isOpenFor = ({ result }: Open, outcome: TransferEnd['outcome']): boolean =>
-  result === null || (result === 'paid' && outcome === 'returned');
+/** A transfer as it stands. `way`: null before its first try. */
+type Transfer = Pick<RemittanceView, 'remittance_id' | 'state' | 'file_id' | 'net_in_cents'> & {
+  readonly way: string | null;
+};
+
+/** The move by which a word of people ends a transfer; undefined where none may. Pure. */
+function moveBy(
+  { state, way }: Transfer,
+  outcome: TransferEnd['outcome'],
+): RemittanceMove | undefined {
+  if (state === 'sent' && way !== 'stripe') return `sent ${outcome}`;
+  if (outcome !== 'returned') return undefined;
+  // Only people can see at Stripe that a transfer which cannot be sent any more was never made.
+  return state === 'paid' || (state === 'sending' && way === 'stripe')
+    ? `${state} returned`
+    : undefined;
+}
 
 /**
- * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand needs a second person who gives the
- * same reference. Throws Refusal NOT_FOUND when no such transfer is open, and CONFLICT when the same person says it twice, when one that
- * waits for a file is said to be paid, or when one by Stripe is said to be returned while it may still leave.
+ * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand, one that never left by Stripe, and above
+ * the limit one that was paid and came back need a second person who gives the same reference. Throws Refusal NOT_FOUND when no such
+ * transfer is open, and CONFLICT when the same person says it twice, when one that waits for a file is said to be paid, or when one
+ * by Stripe is said to be returned while it may still leave.
  */
 export function endTransfer(
-  { database, clock }: Pick<FileDesk, 'database' | 'clock'>,
+  {
+    database,
+    clock,
+    secondPersonAboveCents,
+  }: Pick<FileDesk, 'database' | 'clock'> & { readonly secondPersonAboveCents: number },
   id: string,
   { outcome, reference }: TransferEnd,
   actor: string,
 ): Promise<{ outcome: 'done' | 'second_person_needed'; transfers: number }> {
   return database.transaction(async (tx) => {
-    const remittance = await lockRemittance(tx, id);
-    const [open] = await tx.query<Open>(findStatement, [id]);
-    // Only people can see at Stripe that a transfer which cannot be sent any more was never made.
-    const isUnsent =
-      remittance?.way === 'stripe' && remittance.state === 'sending' && outcome === 'returned';
-    if (isUnsent && (await tx.query(cannotLeaveStatement, [id])).length === 0) {
-      throw conflict(
-        `It may leave by Stripe at any moment: hold its biller back, or pay it another way, and look at Stripe again after ${TRY_ENDS}`,
-      );
-    }
-    if (isUnsent || (open?.way === 'by_hand' && isOpenFor(open, outcome))) {
-      const subject = `transfer/${id}` as const;
-      const act = `${outcome} ${reference}`;
-      const ask = { subject, act, version: open?.result ?? 'open', reason: reference, actor };
-      const first = await askedBefore(tx, ask);
-      if (first === undefined) return { outcome: 'second_person_needed', transfers: 0 };
-      await dropAsk(tx, subject);
-    }
-    const ended = await tx.query(endStatement, [id, outcome, reference]);
-    // The next round notes what became of one that is under way; one that was paid already is owed again from now on.
-    const back = isUnsent
-      ? 'sending returned'
-      : outcome === 'returned' && remittance?.state === 'paid'
-        ? 'paid returned'
-        : undefined;
-    const said = { reason: reference };
-    const cameBack = back !== undefined && (await moveRemittance(tx, id, back, clock.now(), said));
-    if (ended.length === 0 && !cameBack) {
-      if (open === undefined || open.result !== null) throw new Refusal('NOT_FOUND');
+    const found = await tx.query<Transfer>(lockStatement, [id]);
+    const [one] = found;
+    const by = one && moveBy(one, outcome);
+    if (one === undefined || by === undefined) throw new Refusal('NOT_FOUND');
+    if (by === 'sent paid' && one.file_id === null && one.way !== 'by_hand') {
       throw conflict(
         'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
       );
     }
-    const transfers = cameBack ? 1 : ended.length;
-    const detail = { id, outcome, reference, transfers };
-    await note(tx, { actor, event: 'transfer_ended', detail });
+    if (by === 'sending returned' && (await tx.query(cannotLeaveStatement, [id])).length === 0) {
+      throw conflict(
+        `It may leave by Stripe at any moment: hold its biller back, or pay it another way, and look at Stripe again after ${TRY_ENDS}`,
+      );
+    }
+    const isBack = by === 'paid returned' && one.net_in_cents > secondPersonAboveCents;
+    if (isBack || by === 'sending returned' || one.way === 'by_hand') {
+      const subject = `transfer/${id}` as const;
+      const act = `${outcome} ${reference}`;
+      const ask = { subject, act, version: one.state, reason: reference, actor };
+      const first = await askedBefore(tx, ask);
+      if (first === undefined) return { outcome: 'second_person_needed', transfers: 0 };
+      await dropAsk(tx, subject);
+    }
+    const ids = found.map(({ remittance_id }) => remittance_id);
+    const said = outcome === 'paid' ? { reference } : { reason: reference };
+    const transfers = await moveRemittances(tx, ids, by, clock.now(), { ...said, actor });
     return { outcome: 'done', transfers };
   });
 }

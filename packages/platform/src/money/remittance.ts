@@ -6,14 +6,13 @@
  * holds:  a batch is remitted once, and a payment is in one batch: no payment is remitted twice, and none is left out. Sending is like a PUT:
  *         the intent is committed with its row of the book before the channel is called; a remittance whose send has no answer is looked up
  *         by its id, and is never sent under another one.
- * next:   statement.ts tells the biller; desk.ts is the channel of banks' files and of transfers made by hand, stripe-transfers.ts that of
- *         Stripe Connect.
+ * next:   statement.ts tells the biller; people carry transfers to banks (desk.ts), stripe-transfers.ts is the channel of Stripe Connect.
  *
  * The life of a remittance, by `state`: `due` waits for its day, for the biller's account, or for the end of a hold; `sending`: the
- * channel may have it; `sent`: the channel has it; `paid`; `returned`: the channel refused it, or the bank sent it back. A `carried` one has
+ * channel may have it; `sent`: the channel has it, or people do; `paid`; `returned`: it was refused, or sent back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents, Refusal, type Mode, type RemittanceView } from '@duebridge/contract';
+import { formatCents, Refusal, type Mode } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -23,6 +22,7 @@ import { note } from '../store/audit.ts';
 import { KNOWN_TO_BILLER } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
+import { MAX_NACHA_CENTS } from './bank-file.ts';
 import { openCreditor, type Creditor } from './payouts.ts';
 
 /** A remittance as a channel gets it. */
@@ -30,7 +30,6 @@ export interface RemittanceOrder {
   /** Ours, forever: by it the channel knows an order that it has had before. */
   readonly remittance_id: string;
   readonly amount_in_cents: number;
-  readonly way: string;
   /** Test money does not exist: no channel transfers it with live money. */
   readonly mode: Mode;
   readonly creditor: Creditor;
@@ -49,18 +48,15 @@ export type Transferred =
   | { readonly kind: 'returned'; readonly reason: string };
 
 /**
- * Through which money reaches billers. A call that throws is unknown: the money may be on its way. `send` may be called again with the
- * same order, and transfers it once.
+ * Through which money reaches billers over the network. A call that throws is unknown: the money may be on its way. `send` may be called
+ * again with the same order, and transfers it once.
  */
 export interface RemittanceChannel {
   send(order: RemittanceOrder): Promise<Sent>;
-  /**
-   * What it has under our id; undefined when it certainly has nothing. A channel that keeps its orders in our database reads them by `on`,
-   * so that a transaction takes no second connection.
-   */
-  find(remittance_id: string, on: Queryable): Promise<Sent | undefined>;
+  /** What it has under our id; undefined when it certainly has nothing. */
+  find(remittance_id: string): Promise<Sent | undefined>;
   /** What became of it. */
-  state(remittance_id: string, on: Queryable): Promise<Transferred>;
+  state(remittance_id: string): Promise<Transferred>;
 }
 
 /** What remitting stands on. */
@@ -68,7 +64,8 @@ export interface Remitting {
   readonly database: Database;
   readonly registry: Pick<PartnerRegistry, 'get'>;
   readonly sealer: Sealer;
-  readonly channel: RemittanceChannel;
+  /** That of Stripe; undefined while it is not configured. */
+  readonly channel: RemittanceChannel | undefined;
   /** Compares a batch with its partner (reconciliation/reconcile.ts). */
   readonly compare: (platform_batch_id: string) => Promise<unknown>;
   readonly clock: Clock;
@@ -288,7 +285,7 @@ export function payOut(
 
 // Sending ---------------------------------------------------------------------------------------------------------------------
 
-/** A move of a remittance with its row of the book. `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
+/** A move of remittances with its rows of the book. `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
 const moveStatement = sql(
   'remit_move',
   `WITH r AS (
@@ -296,7 +293,7 @@ const moveStatement = sql(
         SET state = $3, reference = coalesce($7, r.reference), reason = coalesce($8, r.reason),
             sent_at = CASE WHEN $3 = 'sending' THEN $9::timestamptz ELSE r.sent_at END,
             ended_at = CASE WHEN $3 IN ('paid', 'returned') THEN $9::timestamptz ELSE r.ended_at END
-      WHERE r.remittance_id = $1 AND r.state = $2 RETURNING r.*
+      WHERE r.remittance_id = ANY($1::text[]) AND r.state = $2 RETURNING r.*
    ), booked AS (
      INSERT INTO duebridge_platform.transfers (id, act, day, debit, credit, amount_in_cents, partner_id, biller_id)
      SELECT r.remittance_id, $4, ($9::timestamptz AT TIME ZONE 'UTC')::date, $5, $6, r.net_in_cents, r.partner_id, r.biller_id
@@ -319,39 +316,30 @@ const MOVES = {
   'sent returned': ['came_back', 'remitting', 'owed'],
   'paid returned': ['came_back', 'paid', 'owed'],
 } as const;
+export type RemittanceMove = keyof typeof MOVES;
 
-/** Moves a remittance; false when it was not in the state that the move begins in. */
-export async function moveRemittance(
+/** Moves remittances that are in the state that the move begins in; returns how many. `actor`: whose word it is. */
+export async function moveRemittances(
   on: Queryable,
-  remittance_id: string,
-  by: keyof typeof MOVES,
+  ids: readonly string[],
+  by: RemittanceMove,
   now: number,
-  said: { readonly reference?: string | undefined; readonly reason?: string | undefined } = {},
-): Promise<boolean> {
+  said: {
+    readonly reference?: string | undefined;
+    readonly reason?: string | undefined;
+    readonly actor?: string;
+  } = {},
+): Promise<number> {
   const moved = await on.query(moveStatement, [
-    remittance_id,
+    ids,
     ...by.split(' '),
     ...MOVES[by],
     said.reference?.slice(0, 200) ?? null,
     said.reason?.slice(0, 500) ?? null,
     new Date(now).toISOString(),
-    ACTOR,
+    said.actor ?? ACTOR,
   ]);
-  return moved.length > 0;
-}
-
-const lockStatement = sql(
-  'remit_lock',
-  'SELECT r.state, r.way FROM duebridge_platform.remittances r WHERE r.remittance_id = $1 FOR NO KEY UPDATE',
-);
-/** How a remittance stands. `way`: null before its first try. */
-type LockedRemittance = Pick<RemittanceView, 'state'> & { readonly way: string | null };
-/** Keeps a remittance in its state until the transaction ends: what is said of its transfer and what is noted of it must not cross. */
-export async function lockRemittance(
-  on: Queryable,
-  remittance_id: string,
-): Promise<LockedRemittance | undefined> {
-  return (await on.query<LockedRemittance>(lockStatement, [remittance_id]))[0];
+  return moved.length;
 }
 
 const dueStatement = sql(
@@ -359,13 +347,16 @@ const dueStatement = sql(
   `SELECT r.remittance_id FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
     WHERE r.state = 'due' AND r.due_on <= $1::date AND NOT o.held ORDER BY r.due_on, r.remittance_id LIMIT ${AT_ONCE}`,
 );
-/** Those to be sent first, the others in any order: many that wait for people must not hide one that has ended. */
+/**
+ * What is to be sent, or asked about: people say what became of the others. Those to be sent first, the others in any order: many that stay
+ * under way must not hide one that has ended.
+ */
 const openStatement = sql(
   'remit_open',
-  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, m.mode
+  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, r.way, m.mode
      FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
      JOIN duebridge_platform.partners m USING (partner_id)
-    WHERE r.state IN ('sending', 'sent') AND (r.state = 'sent' OR NOT o.held) ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
+    WHERE (r.state = 'sending' AND NOT o.held) OR (r.state = 'sent' AND r.way = 'stripe') ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
 );
 /**
  * The account as it is now; none while the biller is held. The way is that of the first try, forever: another replica may be sending by it at
@@ -385,47 +376,53 @@ interface OpenRemittance {
   readonly net_in_cents: number;
   readonly state: 'sending' | 'sent';
   readonly tries: number;
+  /** By which it was tried first; null before that. */
+  readonly way: string | null;
   readonly mode: Mode;
 }
 
 /** Sends one, or asks for it when it may have been sent before. */
-async function send(
-  { database, channel, sealer, clock }: Remitting,
-  one: OpenRemittance,
-): Promise<void> {
-  const { remittance_id } = one;
-  const found = one.tries > 0 ? await channel.find(remittance_id, database) : undefined;
+async function send(remitting: Remitting, one: OpenRemittance): Promise<void> {
+  const { database, sealer, clock } = remitting;
+  const { remittance_id, net_in_cents: amount_in_cents, mode } = one;
+  const isKnown = one.way === 'stripe' && one.tries > 0;
+  const found = isKnown ? await byStripe(remitting).find(remittance_id) : undefined;
   // Noted before the call: after a crash in between, the channel is asked first.
   const [payout] = await database.query<{ way: string; sealed: string }>(triedStatement, [
     remittance_id,
   ]);
   if (payout === undefined) return;
+  const creditor = openCreditor(sealer, { ...one, sealed: payout.sealed });
   const sent =
     found ??
-    (await channel.send({
-      remittance_id,
-      amount_in_cents: one.net_in_cents,
-      way: payout.way,
-      mode: one.mode,
-      creditor: openCreditor(sealer, { ...one, sealed: payout.sealed }),
-    }));
+    (payout.way === 'stripe'
+      ? await byStripe(remitting).send({ remittance_id, amount_in_cents, mode, creditor })
+      : toTheDesk(payout.way, amount_in_cents));
   const by = sent.kind === 'sent' ? 'sending sent' : 'sending returned';
-  await moveRemittance(database, remittance_id, by, clock.now(), sent);
+  await moveRemittances(database, [remittance_id], by, clock.now(), sent);
+}
+
+function byStripe({ channel }: Remitting): RemittanceChannel {
+  if (channel === undefined) throw new Error('Stripe is not configured');
+  return channel;
+}
+
+/** People have it from now on (desk.ts). */
+function toTheDesk(way: string, amount_in_cents: number): Sent {
+  return way === 'nacha' && amount_in_cents > MAX_NACHA_CENTS
+    ? {
+        kind: 'refused',
+        reason: 'a NACHA entry holds $99,999,999.99 at most: pay this biller another way',
+      }
+    : { kind: 'sent' };
 }
 
 /** Asks what became of one that was sent. */
-async function follow(
-  { database, channel, clock }: Remitting,
-  { remittance_id }: OpenRemittance,
-): Promise<void> {
-  if ((await channel.state(remittance_id, database)).kind === 'under_way') return;
-  await database.transaction(async (tx) => {
-    await lockRemittance(tx, remittance_id);
-    // Asked again: a bank may have sent it back since, and nobody asks for one that is noted as paid.
-    const state = await channel.state(remittance_id, tx);
-    if (state.kind === 'under_way') return;
-    await moveRemittance(tx, remittance_id, `sent ${state.kind}`, clock.now(), state);
-  });
+async function follow(remitting: Remitting, { remittance_id }: OpenRemittance): Promise<void> {
+  const state = await byStripe(remitting).state(remittance_id);
+  if (state.kind === 'under_way') return;
+  const { database, clock } = remitting;
+  await moveRemittances(database, [remittance_id], `sent ${state.kind}`, clock.now(), state);
 }
 
 /** What a round did not do, and why. */
@@ -460,7 +457,7 @@ export async function remit(remitting: Remitting): Promise<Waiting[]> {
   type Due = Pick<OpenRemittance, 'remittance_id'>;
   for (const { remittance_id } of await database.query<Due>(dueStatement, [dayOf(clock.now())])) {
     await tried(`remittance ${remittance_id}`, async () => {
-      await moveRemittance(database, remittance_id, 'due sending', clock.now());
+      await moveRemittances(database, [remittance_id], 'due sending', clock.now());
     });
   }
   for (const one of await database.query<OpenRemittance>(openStatement)) {

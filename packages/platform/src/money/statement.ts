@@ -16,8 +16,7 @@ import { xmlText } from './bank-file.ts';
 const PAGE = 5_000;
 
 const REMITTANCE = `remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents, deducted_in_cents, carried_in_cents,
-  net_in_cents, sha256, due_on::text AS due_on, state, carried_to, reference, reason, made_at, sent_at, ended_at,
-  (SELECT t.file_id FROM duebridge_platform.bank_transfers t WHERE t.remittance_id = r.remittance_id) AS file_id,
+  net_in_cents, sha256, due_on::text AS due_on, state, carried_to, file_id, reference, reason, made_at, sent_at, ended_at,
   r.state IN ('due', 'sending', 'sent') AND EXISTS (SELECT 1 FROM duebridge_platform.payouts o
     WHERE o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND o.held) AS held`;
 const getStatement = sql(

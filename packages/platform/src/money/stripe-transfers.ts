@@ -67,22 +67,3 @@ export function openStripeTransfers(access: StripeAccess): RemittanceChannel {
     },
   };
 }
-
-/** The desk, and Stripe where it is configured, as one channel: an order is where it was sent, however its biller is paid by now. */
-export function eitherChannel(
-  desk: RemittanceChannel,
-  stripe: RemittanceChannel | undefined,
-): RemittanceChannel {
-  return {
-    async send(order) {
-      if (order.way !== 'stripe') return desk.send(order);
-      if (stripe === undefined) throw new Error('Stripe is not configured');
-      return stripe.send(order);
-    },
-    find: async (id, on) => (await desk.find(id, on)) ?? stripe?.find(id, on),
-    async state(id, on) {
-      const isAtDesk = stripe === undefined || (await desk.find(id, on)) !== undefined;
-      return isAtDesk ? desk.state(id, on) : stripe.state(id, on);
-    },
-  };
-}
