@@ -42,8 +42,11 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
   ],
 };
 
-/** The command with the whole of `name`, or of every command where `name` asks for completion. */
-async function rootCommand(name: string | undefined): Promise<Command> {
+/**
+ * The command with the whole of `name`, or of every command where `name` asks for completion. It throws instead of ending the process;
+ * `isJson`: it prints no sentence of its own.
+ */
+async function rootCommand(name: string | undefined, isJson: boolean): Promise<Command> {
   const root = new Command('duebridge')
     .description('connects a bill-payment platform and the billers it pays')
     .version(version(), '-V, --version', 'print the version')
@@ -59,17 +62,18 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
     if (completes || each === name) root.addCommand((await load()).name(each));
     else root.command(each).description(summary);
   }
+  for (const command of everyCommand(root)) {
+    command.exitOverride();
+    if (isJson) command.configureOutput({ writeErr: () => {} });
+  }
+  // Last: it makes commands of its own, which end the process as the root does.
   if (completes) completion(root);
   return root;
 }
 
 async function main(args: readonly string[]): Promise<void> {
   const isJson = args.includes('--json');
-  const root = await rootCommand(args[0]);
-  for (const command of everyCommand(root)) {
-    command.exitOverride();
-    if (isJson) command.configureOutput({ writeErr: () => {} });
-  }
+  const root = await rootCommand(args[0], isJson);
   try {
     await root.parseAsync([...args], { from: 'user' });
   } catch (error) {

@@ -36,4 +36,7 @@ test('a misspelt command gets a suggestion, and a shell the words that fit', () 
   for (const shell of ['bash', 'zsh', 'fish']) {
     assert.match(duebridge('complete', shell).stdout, /duebridge/);
   }
+  const unknown = duebridge('complete', 'csh');
+  assert.equal(unknown.status, 3);
+  assert.match(unknown.stderr, /Allowed choices are zsh, bash, fish/);
 });
