@@ -216,8 +216,10 @@ function addLine(
     const byName = new Map<string, unknown>(args.map((name, index) => [name, values[index]]));
     for (const [name, option] of options) byName.set(name, typed[option.attributeName()]);
     const flagOf = (name: string): string => options.get(name)?.long ?? `<${name}>`;
-    const reader = new Reader(byName, each, wordsOf, flagOf, terminal);
-    const request = await reader.request(route, command);
+    const request = await readRequest(
+      { line: each, typed: byName, wordsOf, flagOf, terminal },
+      command,
+    );
     const { json } = command.optsWithGlobals<{ json?: true }>();
     const asJson = json === true ? { json } : {};
     const ask = <Reply>(method: Route['method'], path: string, body?: object | string) =>
@@ -249,135 +251,119 @@ function optionOf({ name, schema }: Field, words: FieldWords): Option {
   return option;
 }
 
-/** Reads what was typed into the fields of a request, and notes what is missing. */
-class Reader {
-  readonly #typed: ReadonlyMap<string, unknown>;
-  readonly #line: CommandLine;
-  readonly #words: (name: string) => FieldWords;
-  readonly #flag: (name: string) => string;
-  readonly #terminal: Terminal;
-  readonly #missing: string[] = [];
-  readonly #read = new Set<string>();
+/** What was typed for a line. */
+interface Typed {
+  readonly line: CommandLine;
+  /** By the names of the fields. */
+  readonly typed: ReadonlyMap<string, unknown>;
+  readonly wordsOf: (name: string) => FieldWords;
+  readonly flagOf: (name: string) => string;
+  readonly terminal: Terminal;
+}
 
-  constructor(
-    typed: ReadonlyMap<string, unknown>,
-    each: CommandLine,
-    words: (name: string) => FieldWords,
-    flag: (name: string) => string,
-    terminal: Terminal,
-  ) {
-    this.#typed = typed;
-    this.#line = each;
-    this.#words = words;
-    this.#flag = flag;
-    this.#terminal = terminal;
-  }
+/** Reads what was typed into the fields of a request. Throws CommandError for what is missing, wrong, or does not belong together. */
+async function readRequest(given: Typed, command: Command): Promise<AdminRequest> {
+  const { line: each, typed, wordsOf, flagOf } = given;
+  const { route, defaults = {}, without = [] } = each;
+  const missing: string[] = [];
+  const read = new Set<string>();
 
-  /** Throws CommandError for what is missing, wrong, or does not belong together. */
-  async request(route: Route, command: Command): Promise<AdminRequest> {
-    const params = await this.#fields(route.params);
-    const query = await this.#fields(route.query);
-    const schema = bodyOf(route);
-    const hasBody = schema?.properties !== undefined;
-    const body = hasBody && { ...this.#line.fixed, ...(await this.#fields(schema)) };
-    const more = `${pathOf(command)} --help says more`;
-    if (this.#missing.length > 0) throw misused(`give ${listed(this.#missing)}; ${more}`);
-    const extra = [...this.#typed]
-      .filter(([name, value]) => value !== undefined && !this.#read.has(name))
-      .map(([name]) => this.#flag(name));
-    if (extra.length > 0) throw misused(`${listed(extra)} cannot be given here; ${more}`);
-    const search = new URLSearchParams(query as Record<string, string>).toString();
-    try {
-      const path = fillPath(route.path, params as Record<string, string>);
-      return {
-        method: route.method,
-        path: search === '' ? path : `${path}?${search}`,
-        ...(body && { body }),
-      };
-    } catch {
-      throw misused(`none of ${listed(Object.keys(params))} may be empty, "." or ".."`);
-    }
-  }
-
-  async #fields(schema: Schema | undefined, known = {}): Promise<Record<string, unknown>> {
+  const fieldsIn = async (schema: Schema | undefined, known = {}): Promise<object> => {
     const values: Record<string, unknown> = { ...known };
     for (const field of fieldsOf(schema)) {
       if (field.name in known) continue;
-      const value = await this.#value(field);
+      const value = await valueOf(field);
       if (value !== undefined) values[field.name] = value;
     }
     return values;
-  }
-
-  async #value(field: Field): Promise<unknown> {
+  };
+  const valueOf = async (field: Field): Promise<unknown> => {
     const { name, schema, isRequired } = field;
-    const { defaults = {}, without = [] } = this.#line;
     if (without.includes(name)) return undefined;
     const shape = plain(schema);
     const key = discriminator(shape);
     if (key !== undefined || shape.properties !== undefined) {
-      const isGiven = leavesOf([field]).some((one) => this.#typed.get(one.name) !== undefined);
+      const isGiven = leavesOf([field]).some((one) => typed.get(one.name) !== undefined);
       if (!isGiven && !isRequired) return undefined;
-      if (key === undefined) return this.#fields(shape);
-      const word = await this.#value(key);
+      if (key === undefined) return fieldsIn(shape);
+      const word = await valueOf(key);
       const chosen = shape.anyOf?.find((one) => one.properties?.[key.name]?.const === word);
-      return this.#fields(chosen, { [key.name]: word });
+      return fieldsIn(chosen, { [key.name]: word });
     }
-    this.#read.add(name);
-    const read = await this.#leaf(field, this.#typed.get(name));
+    read.add(name);
+    const leaf = await readLeaf(given, field);
     // null is a value: it removes what is there.
-    const value = read === undefined ? defaults[name] : read;
+    const value = leaf === undefined ? defaults[name] : leaf;
     if (value === undefined && isRequired) {
-      const { secretIn } = this.#words(name);
-      this.#missing.push(this.#flag(name) + (secretIn === undefined ? '' : `, or ${secretIn}`));
+      const { secretIn } = wordsOf(name);
+      missing.push(flagOf(name) + (secretIn === undefined ? '' : `, or ${secretIn}`));
     }
     return value;
-  }
+  };
 
-  async #leaf({ name, schema }: Field, typed: unknown): Promise<unknown> {
-    const { parse, secretIn, rotates, file } = this.#words(name);
-    const shape = plain(schema);
-    if (typed === '' && isNullable(schema)) return null;
-    if (secretIn !== undefined) {
-      const value = await secretOption(this.#terminal, typed as string | undefined, secretIn);
-      if (!rotates || typed !== undefined || !value?.includes(',')) return value;
-      throw new ConfigurationError(
-        `${secretIn} lists several with commas: give the new one alone, or by ${this.#flag(name)} -`,
-      );
-    }
-    if (Array.isArray(typed) && shape.patternProperties !== undefined) {
-      const mayRemove = Object.values(shape.patternProperties).some(isNullable);
-      const read = (typed as string[]).map(async (pair) => {
-        const [id, value] = this.#pair(name, pair, mayRemove);
-        if (value === '') return [id, null];
-        if (file === undefined) return [id, value];
-        return [id, (await readBytes(this.#terminal, value)).toString('base64')];
-      });
-      return Object.fromEntries(await Promise.all(read)) as object;
-    }
-    if (typed === true && shape.const !== undefined) return shape.const;
-    if (typeof typed !== 'string') return typed;
-    if (parse !== undefined) return parse(typed);
-    if (file === 'text') return readTextFile(this.#terminal, typed);
-    if (file === 'base64') return (await readBytes(this.#terminal, typed)).toString('base64');
-    if (shape.type !== 'integer') return typed;
-    const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = shape;
-    const number = /^\d{1,15}$/.test(typed) ? Number(typed) : Number.NaN;
-    if (number >= minimum && number <= maximum) return number;
-    throw misused(
-      `${this.#flag(name)} ${typed}: write a whole number from ${minimum} to ${maximum}`,
+  const params = await fieldsIn(route.params);
+  const query = await fieldsIn(route.query);
+  const schema = bodyOf(route);
+  const body = schema?.properties && { ...each.fixed, ...(await fieldsIn(schema)) };
+  const more = `${pathOf(command)} --help says more`;
+  if (missing.length > 0) throw misused(`give ${listed(missing)}; ${more}`);
+  const extra = [...typed].filter(([name, value]) => value !== undefined && !read.has(name));
+  if (extra.length > 0) {
+    throw misused(`${listed(extra.map(([name]) => flagOf(name)))} cannot be given here; ${more}`);
+  }
+  const search = new URLSearchParams(query as Record<string, string>).toString();
+  try {
+    const path = fillPath(route.path, params as Record<string, string>);
+    const { method } = route;
+    return { method, path: search === '' ? path : `${path}?${search}`, ...(body && { body }) };
+  } catch {
+    throw misused(`none of ${listed(Object.keys(params))} may be empty, "." or ".."`);
+  }
+}
+
+/** What was typed for one field, as the value of the wire. */
+async function readLeaf(
+  { typed: all, wordsOf, flagOf, terminal }: Typed,
+  { name, schema }: Field,
+): Promise<unknown> {
+  const typed = all.get(name);
+  const { parse, secretIn, rotates, file } = wordsOf(name);
+  const shape = plain(schema);
+  if (typed === '' && isNullable(schema)) return null;
+  if (secretIn !== undefined) {
+    const value = await secretOption(terminal, typed as string | undefined, secretIn);
+    if (!rotates || typed !== undefined || !value?.includes(',')) return value;
+    throw new ConfigurationError(
+      `${secretIn} lists several with commas: give the new one alone, or by ${flagOf(name)} -`,
     );
   }
-
-  #pair(name: string, text: string, mayBeEmpty: boolean): [string, string] {
-    const [, key, value = ''] = /^([^=]+)=(.*)$/.exec(text) ?? [];
-    if (key !== undefined && (mayBeEmpty || value !== '')) return [key, value];
-    const form =
-      this.#words(name).file === undefined
-        ? 'ID=TEXT, such as lakeside-energy="Lakeside Energy"'
-        : 'ID=FILE, such as lakeside-energy=logo.png';
-    throw misused(`${this.#flag(name)} ${text}: write it as ${form}`);
+  const read = async (text: string): Promise<string> => {
+    if (file === undefined) return text;
+    if (file === 'text') return readTextFile(terminal, text);
+    return (await readBytes(terminal, text)).toString('base64');
+  };
+  if (Array.isArray(typed) && shape.patternProperties !== undefined) {
+    const mayRemove = Object.values(shape.patternProperties).some(isNullable);
+    const pairs = (typed as string[]).map(async (pair) => {
+      const [, key, value = ''] = /^([^=]+)=(.*)$/.exec(pair) ?? [];
+      if (key !== undefined && value !== '') return [key, await read(value)] as const;
+      if (key !== undefined && mayRemove) return [key, null] as const;
+      const form =
+        file === undefined
+          ? 'ID=TEXT, such as lakeside-energy="Lakeside Energy"'
+          : 'ID=FILE, such as lakeside-energy=logo.png';
+      throw misused(`${flagOf(name)} ${pair}: write it as ${form}`);
+    });
+    return Object.fromEntries(await Promise.all(pairs));
   }
+  if (typed === true && shape.const !== undefined) return shape.const;
+  if (typeof typed !== 'string') return typed;
+  if (parse !== undefined) return parse(typed);
+  if (file !== undefined || shape.type !== 'integer') return read(typed);
+  const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = shape;
+  const number = /^\d{1,15}$/.test(typed) ? Number(typed) : Number.NaN;
+  if (number >= minimum && number <= maximum) return number;
+  throw misused(`${flagOf(name)} ${typed}: write a whole number from ${minimum} to ${maximum}`);
 }
 
 function misused(sentence: string): CommandError {
