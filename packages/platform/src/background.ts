@@ -5,25 +5,34 @@
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
 import {
   keepSealing,
+  repeatedly,
   AuditChain,
   type Clock,
   type Database,
   type Log,
   type Metrics,
 } from '@duebridge/runtime';
-import { keepSums } from './admin/figures.ts';
-import { keepGauges } from './admin/overview.ts';
+import { sumUp } from './admin/figures.ts';
+import { openGauges } from './admin/overview.ts';
 import type { LostPayments } from './checkout/lost-payments.ts';
 import { keepMailing } from './checkout/mail.ts';
-import { keepForgetting } from './checkout/retention.ts';
+import { forget, REST_MS } from './checkout/retention.ts';
 import type { PlatformConfig } from './config.ts';
 import type { Funds } from './funding/funds.ts';
-import { keepSweeping } from './funding/sweep.ts';
 import { openBookkeeping } from './money/check.ts';
 import type { Waiting } from './money/remittance.ts';
 import type { PartnerRegistry } from './partners/registry.ts';
 import type { Sealer } from './partners/seal.ts';
 import { auditTables } from './store/audit.ts';
+import { makeMonths } from './store/months.ts';
+
+/** Pauses of what is repeated. An hour: data is kept up to this much longer than promised. */
+const HOUR_MS = 60 * 60_000;
+const FUNDS_EVERY_MS = 60_000;
+/** When there is nothing more to add. */
+const SUMS_EVERY_MS = 15_000;
+/** Scrapes by several Prometheus servers must not add load. */
+const GAUGES_EVERY_MS = 10_000;
 
 /** The connections of each pool, for /metrics. */
 export function measurePools(metrics: Metrics, pools: Readonly<Record<string, Database>>): void {
@@ -71,27 +80,36 @@ export function keepWorking(given: {
     [],
     () => auditChain.ageMs / 1_000,
   );
+  const on = { clock, log, signal };
   const mailing =
     smtpUrl === undefined || mailFrom === undefined
-      ? Promise.resolve()
+      ? undefined
       : keepMailing({
+          ...on,
           database,
           registry,
           sealer,
           transport: { url: smtpUrl, from: mailFrom },
-          clock,
-          log,
-          signal,
         });
+  const readGauges = openGauges(database, metrics, clock);
   const keepBook = openBookkeeping({ database, metrics, clock, log, remit: given.remit });
   const ended = Promise.all([
     lost.watch(signal),
-    keepForgetting({ database, clock, log, signal, alsoHourly: keepBook }),
     mailing,
-    keepSealing({ chain: auditChain, clock, log, signal }),
-    keepSweeping({ funds: funding, clock, log, signal }),
-    keepSums({ database, clock, log, signal }),
-    keepGauges({ database, metrics, clock, log, signal }),
+    keepSealing({ ...on, chain: auditChain }),
+    repeatedly(on, FUNDS_EVERY_MS, 'the funding sweep failed', () => funding.sweep()),
+    repeatedly(on, SUMS_EVERY_MS, 'could not add up the ends of payments', () => sumUp(database)),
+    repeatedly(on, GAUGES_EVERY_MS, 'could not read the gauges of waiting payments', readGauges),
+    repeatedly(on, HOUR_MS, 'could not make the partitions of the next months', async () => {
+      const partitions = await makeMonths(database);
+      if (partitions.length > 0)
+        log.info({ partitions }, 'the partitions of the next months are made');
+    }),
+    repeatedly(on, HOUR_MS, 'retention sweep failed', async () => {
+      const removed = await forget(database, () => clock.sleep(REST_MS, signal));
+      log.debug(removed, 'retention sweep done');
+    }),
+    repeatedly(on, HOUR_MS, 'the hourly check of the book failed', keepBook),
   ]);
   return { auditChain, ended };
 }

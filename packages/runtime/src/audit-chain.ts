@@ -10,10 +10,8 @@
 import assert from 'node:assert/strict';
 import { createHash, createHmac, type KeyObject } from 'node:crypto';
 import type { AuditVerification } from '@duebridge/contract';
-import type { Clock } from './clock.ts';
-import { messageOf } from './errors.ts';
-import type { Log } from './log.ts';
 import { sql, type Database } from './postgres.ts';
+import { repeatedly, type Repetition } from './repeatedly.ts';
 
 /** The audit of one side. */
 export interface AuditTables {
@@ -315,32 +313,15 @@ const EVERY_MS = 10_000;
 const LOGGED_EVERY_MS = 60 * 60_000;
 
 /** Seals every ten seconds until `signal` aborts; resolves then. */
-export async function keepSealing(options: {
-  readonly chain: AuditChain;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}): Promise<void> {
-  const { chain, clock, log, signal } = options;
+export function keepSealing(on: Repetition & { readonly chain: AuditChain }): Promise<void> {
+  const { chain, clock, log } = on;
   let loggedAt = -Infinity;
-  let isFailing = false;
-  while (!signal.aborted) {
-    try {
-      const newest = await chain.seal();
-      isFailing = false;
-      if (newest !== undefined && clock.monotonic() - loggedAt >= LOGGED_EVERY_MS) {
-        log.info(
-          { seal_no: newest.seal_no, seal: newest.seal },
-          'the audit is sealed up to this seal',
-        );
-        loggedAt = clock.monotonic();
-      }
-    } catch (error) {
-      if (!isFailing) log.warn({ error: messageOf(error) }, 'could not seal the audit; retrying');
-      isFailing = true;
-    }
-    await clock.sleep(EVERY_MS, signal);
-  }
+  return repeatedly(on, EVERY_MS, 'could not seal the audit; retrying', async () => {
+    const newest = await chain.seal();
+    if (newest === undefined || clock.monotonic() - loggedAt < LOGGED_EVERY_MS) return;
+    log.info({ ...newest }, 'the audit is sealed up to this seal');
+    loggedAt = clock.monotonic();
+  });
 }
 
 type Statements = ReturnType<typeof statementsOf>;

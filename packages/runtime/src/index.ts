@@ -14,6 +14,7 @@ export * from './log.ts';
 export * from './migrations.ts';
 export { openNameLookup } from './name-lookup.ts';
 export * from './postgres.ts';
+export * from './repeatedly.ts';
 export * from './http/index.ts';
 export * from './lifecycle.ts';
 export * from './logger.ts';

@@ -8,7 +8,7 @@
  *         week of a large platform is read from some thousand rows.
  */
 import type { Figures, FigureQuery } from '@duebridge/contract';
-import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { sql, type Database } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
 
 /** The length of one step in seconds, and the number of steps. */
@@ -23,9 +23,6 @@ const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number;
 const LAG_SECONDS = 60;
 /** Time whose ends are added at once: 60,000 at 1,000 a second. */
 const STRETCH_SECONDS = 60;
-/** Pause between two looks when there is nothing more to add. */
-const LOOK_EVERY_MS = 15_000;
-
 /**
  * Bounds of the times that are counted, in milliseconds: each a sixth more than the one before, from 20 ms to a month, so that a
  * quantile is right to about a twelfth.
@@ -147,24 +144,6 @@ export async function sumUp(database: Database): Promise<boolean> {
     await tx.query(movedStatement, [to]);
     return more;
   });
-}
-
-/** Keeps the sums up to date until `signal` aborts, then resolves. Any number of replicas may do so. */
-export async function keepSums(options: {
-  database: Database;
-  clock: Clock;
-  log: Log;
-  signal: AbortSignal;
-}): Promise<void> {
-  const { database, clock, log, signal } = options;
-  while (!signal.aborted) {
-    try {
-      if (await sumUp(database)) continue;
-    } catch (error) {
-      log.warn({ error }, 'could not add up the ends of payments');
-    }
-    await clock.sleep(LOOK_EVERY_MS, signal);
-  }
 }
 
 /** Outcomes and durations in equal steps, the latest last; steps without payments contain zeros. `now` in milliseconds since 1970. */

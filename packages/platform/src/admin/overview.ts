@@ -3,14 +3,7 @@
  * the gauges of /metrics use the same reads.
  */
 import { CASE_REASONS, type Overview } from '@duebridge/contract';
-import {
-  sql,
-  type Clock,
-  type Database,
-  type Log,
-  type Metrics,
-  type Statement,
-} from '@duebridge/runtime';
+import { sql, type Clock, type Database, type Metrics, type Statement } from '@duebridge/runtime';
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
@@ -137,21 +130,15 @@ export async function overview(database: Database): Promise<Overview> {
   return { ...rest, ...counts, ...paused, partners_held };
 }
 
-/** Interval of reading the gauges: scrapes by several Prometheus servers must not add load. */
-const GAUGES_EVERY_MS = 10_000;
-
 /**
- * Maintains the gauges of what waits for people, until `signal` aborts. Every replica reports the same numbers: take the maximum
- * over replicas, not the sum.
+ * Opens the gauges of what waits for people; the function that it gives reads them. Every replica reports the same numbers: take the
+ * maximum over replicas, not the sum.
  */
-export async function keepGauges(options: {
-  database: Database;
-  metrics: Metrics;
-  clock: Clock;
-  log: Log;
-  signal: AbortSignal;
-}): Promise<void> {
-  const { database, metrics, clock, log, signal } = options;
+export function openGauges(
+  database: Database,
+  metrics: Metrics,
+  clock: Clock,
+): () => Promise<void> {
   /** A gauge by a label. A value that is gone is set to zero; a missing label would read as "no data". */
   const byLabel = (name: string, help: string, label: string) => {
     const gauge = metrics.gauge(name, help, [label]);
@@ -216,18 +203,13 @@ export async function keepGauges(options: {
   for (const [name, help, read] of gauges) {
     metrics.gauge(`duebridge_${name}`, help, [], () => read() ?? 0);
   }
-  while (!signal.aborted) {
-    try {
-      last = await waiting(database);
-      const none = CASE_REASONS.map((reason) => [reason, 0] as const);
-      reviews(new Map(last.reviews.map((one) => [one.reason, one.count])));
-      reviewAges(new Map(last.reviews.map((one) => [one.reason, age(one.oldest_at)])));
-      cases(new Map([...none, ...last.cases.map((one) => [one.reason_code, one.count] as const)]));
-      const clients = Map.groupBy(last.clients_ending, (one) => one.partner_id);
-      ending(new Map([...clients].map(([partner_id, { length }]) => [partner_id, length])));
-    } catch (error) {
-      log.warn({ error }, 'could not read the gauges of waiting payments');
-    }
-    await clock.sleep(GAUGES_EVERY_MS, signal);
-  }
+  return async () => {
+    last = await waiting(database);
+    const none = CASE_REASONS.map((reason) => [reason, 0] as const);
+    reviews(new Map(last.reviews.map((one) => [one.reason, one.count])));
+    reviewAges(new Map(last.reviews.map((one) => [one.reason, age(one.oldest_at)])));
+    cases(new Map([...none, ...last.cases.map((one) => [one.reason_code, one.count] as const)]));
+    const clients = Map.groupBy(last.clients_ending, (one) => one.partner_id);
+    ending(new Map([...clients].map(([partner_id, { length }]) => [partner_id, length])));
+  };
 }

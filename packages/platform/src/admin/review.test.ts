@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import test, { after } from 'node:test';
 import type { AskView, Overview, PaymentDetail, ReviewClose } from '@duebridge/contract';
-import { createMetrics, silentLog, systemClock } from '@duebridge/runtime';
+import { createMetrics, systemClock } from '@duebridge/runtime';
 import { served, until } from '@duebridge/runtime/testing';
 import { bearer, startTestPlatform, type Answer } from '../checkout/testing.ts';
-import { keepGauges } from './overview.ts';
+import { openGauges } from './overview.ts';
 
 /**
  * A partner that refuses every PUT with a message full of data that must not be stored, and reports no payment until the test
@@ -105,22 +105,14 @@ async function inReview(amount = 2500): Promise<{ id: string; session: string }>
   return made;
 }
 
-/** The gauges of what waits, kept as the platform keeps them, but read a hundred times as often. */
+/** The gauges of what waits, read at each call. */
 function readGauges(): () => Promise<string> {
   const metrics = createMetrics();
-  const over = new AbortController();
-  const keeping = keepGauges({
-    database: platform.database,
-    metrics,
-    clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(ms / 100, signal) },
-    log: silentLog,
-    signal: over.signal,
-  });
-  platform.database.closing(async () => {
-    over.abort();
-    await keeping;
-  });
-  return () => metrics.text();
+  const read = openGauges(platform.database, metrics, systemClock);
+  return async () => {
+    await read();
+    return metrics.text();
+  };
 }
 
 const reason = { reason: 'the biller says that it will never take it' };

@@ -10,6 +10,7 @@
  * (payment-id.ts).
  */
 import {
+  repeatedly,
   sql,
   type Clock,
   type Database,
@@ -146,14 +147,9 @@ export class LostPayments {
   }
 
   /** Looks until `signal` aborts, then resolves. */
-  async watch(signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#on;
-    while (!signal.aborted) {
-      await this.look().catch((error: unknown) => {
-        log.warn({ error }, 'could not look for payments that the database lost');
-      });
-      await clock.sleep(LOOK_EVERY_MS, signal);
-    }
+  watch(signal: AbortSignal): Promise<void> {
+    const failure = 'could not look for payments that the database lost';
+    return repeatedly({ ...this.#on, signal }, LOOK_EVERY_MS, failure, () => this.look());
   }
 
   /** Looks once: after the first look, at what was kept. For `watch` and tests. */

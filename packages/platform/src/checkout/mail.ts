@@ -10,7 +10,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Mode } from '@duebridge/contract';
-import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { repeatedly, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
 import { refundedCents } from '../money/refunds.ts';
@@ -139,25 +139,17 @@ type Content = Pick<
 export async function keepMailing(
   dependencies: MailDependencies & { signal: AbortSignal },
 ): Promise<void> {
-  const { database, clock, log, signal, transport } = dependencies;
+  const { database, transport } = dependencies;
   const mailer = createTransport(transport.url);
-  try {
-    while (!signal.aborted) {
-      try {
-        await database.query(progressStatement);
-        const more = await queueMails(database);
-        const due = await database.query<Claimed>(claimStatement);
-        for (const mail of due) await sendOne(dependencies, mailer, mail);
-        // No pause while there is more: a backlog drains as fast as the mail server accepts it.
-        if (more || due.length === MAILS_PER_POLL) continue;
-      } catch (error) {
-        log.warn({ error: messageOf(error) }, 'could not read the mail queue');
-      }
-      await clock.sleep(POLL_EVERY_MS, signal);
-    }
-  } finally {
-    mailer.close();
-  }
+  await repeatedly(dependencies, POLL_EVERY_MS, 'could not read the mail queue', async () => {
+    await database.query(progressStatement);
+    const more = await queueMails(database);
+    const due = await database.query<Claimed>(claimStatement);
+    for (const mail of due) await sendOne(dependencies, mailer, mail);
+    // No pause while there is more: a backlog drains as fast as the mail server accepts it.
+    return more || due.length === MAILS_PER_POLL;
+  });
+  mailer.close();
 }
 
 async function sendOne(

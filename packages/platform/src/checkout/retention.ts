@@ -1,19 +1,15 @@
 /**
- * Retention: removes what its time is over for, by one table that operations.md is printed from. The payments themselves stay. The sweep also
- * makes the partitions of the next months (store/months.ts).
+ * Retention: removes what its time is over for, by one table that operations.md is printed from. The payments themselves stay.
  */
-import { sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { sql, type Database } from '@duebridge/runtime';
 import { ASK_DAYS } from '../store/asks.ts';
-import { makeMonths } from '../store/months.ts';
 
-/** Interval between sweeps: data is kept up to this much longer than promised. */
-const SWEEP_EVERY_MS = 60 * 60 * 1000;
 /** Rows per statement, to stay far below the statement time limit. */
 const ROWS_PER_STATEMENT = 5_000;
 /** Statements per sweep at most, of each kind; the rest waits for the next sweep. */
 const MAX_STATEMENTS = 200;
 /** Pause between two statements of a sweep, in which payments have the disk for themselves. */
-const REST_MS = 100;
+export const REST_MS = 100;
 /**
  * How long the evidence of a payment is kept after it was settled, in days. Customers may dispute a card payment for 120 days, and the
  * partner is asked what it answered some weeks after that.
@@ -198,32 +194,4 @@ export async function forget(
     removed.push([kind, rows]);
   }
   return Object.fromEntries(removed) as Record<keyof typeof LEAVING, number>;
-}
-
-/** Makes months and sweeps every hour, and does what else is due hourly, until `signal` aborts, then resolves. */
-export async function keepForgetting(options: {
-  database: Database;
-  clock: Clock;
-  log: Log;
-  signal: AbortSignal;
-  alsoHourly: () => Promise<void>;
-}): Promise<void> {
-  const { database, clock, log, signal, alsoHourly } = options;
-  while (!signal.aborted) {
-    try {
-      const made = await makeMonths(database);
-      if (made.length > 0)
-        log.info({ partitions: made }, 'the partitions of the next months are made');
-    } catch (error) {
-      log.warn({ error }, 'could not make the partitions of the next months');
-    }
-    try {
-      const removed = await forget(database, () => clock.sleep(REST_MS, signal));
-      log.debug(removed, 'retention sweep done');
-    } catch (error) {
-      log.warn({ error }, 'retention sweep failed');
-    }
-    await alsoHourly();
-    await clock.sleep(SWEEP_EVERY_MS, signal);
-  }
 }

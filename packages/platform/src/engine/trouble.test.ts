@@ -16,7 +16,7 @@ import { createMetrics, openDatabase, silentLog, systemClock } from '@duebridge/
 import { parse } from 'yaml';
 import { holdLock, PATIENCE_MS, until } from '@duebridge/runtime/testing';
 import { pausePayment } from '../store/pause.ts';
-import { keepGauges, overview } from '../admin/overview.ts';
+import { openGauges, overview } from '../admin/overview.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -144,24 +144,16 @@ function tests(): void {
 
     // The gauges, an hour later by the clock that reads them.
     const metrics = createMetrics();
-    const over = new AbortController();
-    const gauges = keepGauges({
-      database: rig.database,
-      metrics,
-      clock: { ...systemClock, now: () => Date.now() + 61 * 60_000 },
-      log,
-      signal: over.signal,
-    });
+    const later = { ...systemClock, now: () => Date.now() + 61 * 60_000 };
+    await openGauges(rig.database, metrics, later)();
     const figure = async (name: string): Promise<number> =>
       Number(new RegExp(`^${name} (.*)$`, 'm').exec(await metrics.text())?.[1]);
-    await until('the gauge is read', async () => (await figure('duebridge_unsettled')) === 1);
+    assert.equal(await figure('duebridge_unsettled'), 1);
     assert.equal(await figure('duebridge_paused'), 1);
     const ages = {
       duebridge_unsettled_oldest_seconds: await figure('duebridge_unsettled_oldest_seconds'),
       duebridge_paused_oldest_seconds: await figure('duebridge_paused_oldest_seconds'),
     };
-    over.abort();
-    await gauges;
     const rules = parse(
       readFileSync(
         join(import.meta.dirname, '../../../../deploy/prometheus/duebridge.rules.yml'),

@@ -16,8 +16,6 @@ import { booking, KNOWN_TO_BILLER, type Place } from '../store/money-book.ts';
  * failed attempts.
  */
 const CAPTURE_BEFORE_MS = 12 * 3_600_000;
-/** Interval of the sweep. */
-const SWEEP_MS = 60_000;
 /** Rows that are claimed at once, and claims in one sweep at most. */
 const SWEEP_ROWS = 100;
 const MAX_PAGES = 50;
@@ -160,19 +158,4 @@ export async function sweepFunds(options: {
       await end(order, 'releasing', to, `funds_${to}`, { late: 1 }, { booked });
     },
   );
-}
-
-/** Sweeps until `signal` aborts. */
-export async function keepSweeping(options: {
-  readonly funds: { sweep(): Promise<void> };
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}): Promise<void> {
-  const { funds, clock, log, signal } = options;
-  while (!signal.aborted) {
-    await clock.sleep(SWEEP_MS, signal);
-    if (signal.aborted) return;
-    await funds.sweep().catch((error: unknown) => log.warn({ error }, 'the funding sweep failed'));
-  }
 }

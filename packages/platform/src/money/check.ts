@@ -273,7 +273,7 @@ export function openBookkeeping(options: {
     'Balances of the book of money in cents, by mode and account',
     ['mode', 'account'],
   );
-  const keep = async (): Promise<void> => {
+  return async () => {
     await sumBook(database, clock.now());
     waiting = (await options.remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
@@ -288,6 +288,4 @@ export function openBookkeeping(options: {
     }
     for (const what of check.faults) log.error({ what }, 'money is not where it should be');
   };
-  return () =>
-    keep().catch((error: unknown) => log.warn({ error }, 'the hourly check of the book failed'));
 }
