@@ -1,19 +1,15 @@
 /**
- * `duebridge sandbox partner`: a partner in memory to develop a platform against (decision 30). It is right, unless a scenario is chosen: then
- * each payment meets that fault first, as the judge plays it, and a right partner afterwards. Each exchange is printed.
+ * `duebridge sandbox partner`: a right partner in memory to develop a platform against (decision 30). Each exchange is printed;
+ * `duebridge conform platform` has the faults.
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { testAmount } from '@duebridge/contract';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { OWN_JUDGES } from './cases/scenarios.ts';
 import {
-  MACHINE_CLOCK,
-  SCENARIOS,
   startScriptedPartner,
   type Behaviour,
   type Call,
-  type Scenario,
   type ScriptedAccount,
 } from './scripted/partner.ts';
 
@@ -47,13 +43,6 @@ const ACCOUNTS: readonly (readonly [ScriptedAccount, note: string])[] = [
   [{ biller_id: BILLER, account_id: 'bare', status: 'active' }, 'no balance is known'],
 ];
 
-/** The scenarios that a partner can play by itself; the others need the judge, who knows when the platform has seen the fault. */
-const PLAYED = SCENARIOS.filter((one) => {
-  const hooks = one.begin({ clock: MACHINE_CLOCK, next: () => undefined, stray: '' });
-  const needsJudge = one.until_healed === true || OWN_JUDGES[one.name] !== undefined;
-  return Object.keys(hooks).length > 0 && !needsJudge;
-});
-
 interface Flags {
   readonly host: string;
   readonly port: number;
@@ -63,14 +52,12 @@ interface Flags {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly processingMs: number;
-  readonly scenario?: Scenario;
-  readonly list?: boolean;
 }
 
 /** Creates the command. Throws an error whose `exitCode` is 2 when its port is not available. */
 export function sandboxCommand(): Command {
   const partner = new Command('partner')
-    .description('run an in-memory partner that is right, or has one fault')
+    .description('run an in-memory partner')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port; 0 picks a free one', whole(65_535), 4100)
     .addOption(new Option('--auth <method>').choices(['key', 'oauth']).default('key'))
@@ -79,12 +66,10 @@ export function sandboxCommand(): Command {
     .option('--client-id <id>', 'OAuth client of the platform', 'sandbox-platform')
     .addOption(secret('--client-secret <secret>', 'its secret'))
     .option('--processing-ms <ms>', 'time until a payment ends', whole(86_400_000), 2000)
-    .option('--scenario <name>', 'fault that each payment meets first, such as F02', scenarioOf)
-    .option('--list', 'list the scenarios')
     .addHelpText('after', help)
     .action(run);
   return new Command('sandbox')
-    .description('run a partner with every outcome and fault, to develop against')
+    .description('run a partner with every outcome, to develop against')
     .addCommand(partner);
 }
 
@@ -100,36 +85,30 @@ Amounts from 66600 to 66606 cents choose how a payment ends, as in the platform'
 }
 
 async function run(flags: Flags): Promise<void> {
-  if (flags.list === true)
-    return print(PLAYED.map((one) => `${one.name}  ${one.title}`).join('\n'));
   const { host, port, header, key, clientId: client_id, clientSecret: client_secret } = flags;
   const auth =
     flags.auth === 'key'
       ? ({ method: 'key', header, key } as const)
       : ({ method: 'oauth', client_id, client_secret } as const);
-  let stray = '';
-  const faulty = flags.scenario === undefined ? [] : [played(flags.scenario, () => stray)];
   const partner = await startScriptedPartner({
     host,
     port,
     auth,
     accounts: ACCOUNTS.map(([one]) => one),
     processing_ms: flags.processingMs,
-    behaviour: [byAmount, ...faulty],
+    behaviour: byAmount,
     seen: (call) => print(line(call)),
   }).catch((error: unknown) => {
     const isPlace = error instanceof Error && 'syscall' in error;
     if (!isPlace || !['listen', 'getaddrinfo'].includes(String(error.syscall))) throw error;
     throw new SandboxProblem(`cannot listen on ${host}:${port} (${error.message}): choose another`);
   });
-  stray = partner.stray_url;
   print(`Sandbox partner at ${partner.url}, biller ${BILLER}`);
   print(
     auth.method === 'key'
       ? `${header}: ${key}`
       : `OAuth: ${partner.token_url} client_id ${client_id} client_secret ${client_secret}`,
   );
-  if (flags.scenario !== undefined) print(`${flags.scenario.name}: ${flags.scenario.title}`);
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   await partner.stop();
 }
@@ -145,35 +124,6 @@ const byAmount: Behaviour = {
   },
 };
 
-/**
- * A scenario as a behaviour: so many faulty answers for each payment and method, or for the token endpoint, and right ones afterwards. The
- * variants of the fault come in turn. `stray` gives the address of the other host.
- */
-function played(scenario: Scenario, stray: () => string): Behaviour {
-  const { on, ofTokens, variants, times = 1, inTurn } = scenario;
-  const met = new Map<string, { readonly variant: number; given: number }>();
-  const next = (call: Call): number | undefined => {
-    const isToken = call.operation === 'access_token';
-    if (isToken !== (ofTokens === true)) return undefined;
-    if (!isToken && on !== 'both' && on !== call.method) return undefined;
-    const of = isToken ? '' : `${call.method} ${call.params['platform_payment_id']}`;
-    const known = met.get(of) ?? { variant: met.size % variants, given: 0 };
-    met.set(of, known);
-    // Tokens are fetched rarely: each variant is shown once.
-    if (known.given >= (isToken ? Math.max(times, variants) : times)) return undefined;
-    known.given += 1;
-    return isToken || inTurn === true ? (known.given - 1) % variants : known.variant;
-  };
-  const tools = {
-    clock: MACHINE_CLOCK,
-    next,
-    get stray() {
-      return stray();
-    },
-  };
-  return scenario.begin(tools);
-}
-
 function line({ operation, method, path, text, answer }: Call): string {
   const came = answer === undefined ? 'no ordinary response' : `${answer.status} ${answer.body}`;
   // The token endpoint's request and answer are secrets.
@@ -184,15 +134,6 @@ function line({ operation, method, path, text, answer }: Call): string {
 
 function print(text: string): void {
   process.stdout.write(`${text}\n`);
-}
-
-function scenarioOf(name: string): Scenario {
-  const found = PLAYED.find((one) => one.name === name || one.name.startsWith(`${name}-`));
-  if (found !== undefined) return found;
-  const isJudged = SCENARIOS.some((one) => one.name === name || one.name.startsWith(`${name}-`));
-  throw new InvalidArgumentError(
-    isJudged ? 'only conform platform plays it' : 'no such scenario: --list names them',
-  );
 }
 
 function whole(maximum: number) {

@@ -986,13 +986,13 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     MANY,
   ),
   fails(
-    'P63',
+    'P27',
     'keeps ids separately in the memory of two replicas',
     () => keyed((id, call) => `${id}#${call.connection % 2}`),
     MANY,
   ),
   fails(
-    'P63',
+    'P54',
     'reads from three replicas, one of which lags by half a minute',
     () =>
       hides(
