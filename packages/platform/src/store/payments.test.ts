@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
+import type { Hold } from '../funding.ts';
 import { advance, findPayment } from './payments.ts';
 import * as standing from '../../test/standing.ts';
 
@@ -233,28 +234,32 @@ test('of a batch of steps, the late and the foreign change nothing, and hold up 
   );
 });
 
-test('a hold is noted with the step that relies on it, in a row of funds that has its reference [PL7]', async (t) => {
+test('a hold that ends or was acted for is noted with the step that relies on it, in a row of funds that has its reference [PL7]', async (t) => {
   const rig = await standing.ground(t);
   const expires_at = Date.parse('2026-04-01T00:00:00.000Z');
-  const step = { from: 'created', to: 'dispatching', hold: { expires_at } } as const;
-  const cases: readonly (readonly [string, boolean, string])[] = [
-    ['new', true, 'authorized'],
-    ['new', false, 'new'],
-    ['releasing', true, 'releasing'],
+  const step = { from: 'created', to: 'dispatching' } as const;
+  const cases: readonly (readonly [string, string | null, Hold, string])[] = [
+    ['new', 'r', { expires_at }, 'authorized'],
+    ['new', null, { expires_at }, 'new'],
+    ['releasing', 'r', { expires_at }, 'releasing'],
+    // One that lasts is not noted, unless the row says that the customer has yet to act.
+    ['new', 'r', {}, 'new'],
+    ['acting', 'r', {}, 'authorized'],
   ];
-  for (const [state, isPrepared, then] of cases) {
+  for (const [state, reference, hold, then] of cases) {
     const id = await rig.standing('created');
     await rig.database.query(
       `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state) VALUES ($1, 'a', $2, $3)`,
-      [id, isPrepared ? 'r' : null, state],
+      [id, reference, state],
     );
-    const steps = [{ ...step, platform_payment_id: id }];
+    const steps = [{ ...step, hold, platform_payment_id: id }];
     assert.deepEqual(await advance(rig.database, writer(standing.ME), steps), [true]);
     const [row] = await rig.database.query<{ state: string; expires_at: string | null }>(
       'SELECT state, expires_at FROM duebridge_platform.funds WHERE platform_payment_id = $1',
       [id],
     );
-    const until = then === 'authorized' ? new Date(expires_at).toISOString() : null;
+    const isNoted = then === 'authorized' && 'expires_at' in hold;
+    const until = isNoted ? new Date(expires_at).toISOString() : null;
     assert.deepEqual(row, { state: then, expires_at: until });
   }
 });

@@ -204,7 +204,10 @@ export interface Advance {
   readonly review_reason?: string;
   readonly rejection_message?: string | undefined;
   readonly detail?: AuditDetail;
-  /** The funds that are reserved: noted in the same statement, in their own row. */
+  /**
+   * The funds that are reserved: noted in the same statement, in their own row, when the reservation ends by itself or the customer acted for
+   * it. Nothing follows from any other: whoever takes the payment over asks again.
+   */
   readonly hold?: Hold | undefined;
 }
 
@@ -261,7 +264,7 @@ const advanceStatement = sql(
    ), held AS (
      UPDATE duebridge_platform.funds AS f SET state = 'authorized', action = NULL, expires_at = p.held_until
        FROM p WHERE f.platform_payment_id = p.platform_payment_id AND p.held AND f.reference IS NOT NULL
-          AND f.state IN ('new', 'acting', 'authorized')
+          AND (f.state = 'acting' OR f.state IN ('new', 'authorized') AND p.held_until IS NOT NULL)
    ), noted AS (
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, 'payment_' || p.stage, p.platform_payment_id, p.partner_id, coalesce(p.detail, '{}') || ${REPLACED} FROM p
