@@ -114,7 +114,6 @@ export async function openEngine(
             account_id: 'A-1',
             platform_batch_id: place.platform_batch_id,
             amount_in_cents: 12_345,
-            session_id: null,
             funding_method: way,
             ...engine.placeForNew(place.partner, { funding_method: way }),
             actor: 'bench',

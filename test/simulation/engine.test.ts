@@ -44,7 +44,6 @@ async function scene(sick: Sickness = () => Promise.resolve(undefined)) {
         account_id: 'sick',
         platform_batch_id: await batchFor(database, partner, world.now()),
         amount_in_cents: 100,
-        session_id: null,
         ...ORDER,
         slot,
         stage: 'created',

@@ -217,7 +217,6 @@ export class WorkerProcess {
           platform_payment_id: confirmed.id,
           platform_batch_id,
           amount_in_cents: cents,
-          session_id: null,
           funding_method,
           ...this.engine.placeForNew(known.partner, { funding_method }),
           maybe_sent: again ? true : null,

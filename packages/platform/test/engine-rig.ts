@@ -265,7 +265,6 @@ export interface PayOptions {
   readonly account_id: string;
   readonly funding_method: string;
   readonly slot: number;
-  readonly session_id: string | null;
 }
 
 /** Everything an engine needs, over a fresh database. */
@@ -345,7 +344,6 @@ export async function engineRig(
           biller_id: partner.biller_id ?? 'acme',
           account_id: more.account_id ?? 'ACC-1',
           platform_batch_id,
-          session_id: more.session_id ?? null,
           ...order,
           ...(more.slot === undefined
             ? engine.placeForNew(partner, order)

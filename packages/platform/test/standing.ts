@@ -84,7 +84,6 @@ export async function ground(...rigged: Parameters<typeof engineRig>) {
       account_id: 'A-1',
       platform_batch_id: await batchFor(rig.database, partner, Date.now()),
       amount_in_cents: 700,
-      session_id: null,
       funding_method: 'sandbox_bank',
       slot,
       stage: 'created',

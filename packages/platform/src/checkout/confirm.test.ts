@@ -14,7 +14,6 @@ const row: PaymentRow = {
   account_id: 'a',
   platform_batch_id: 'batch',
   amount_in_cents: 100,
-  session_id: 's',
   funding_method: 'sandbox_bank',
   status: 'processing',
   stage: 'dispatching',

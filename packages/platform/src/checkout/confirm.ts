@@ -231,7 +231,6 @@ async function writeIntent(
       : request.platform_payment_id,
     ...engine.placeForNew(partner, request),
     maybe_sent: request.repeated ?? null,
-    actor: `session ${session.session_id}`,
   });
   // Personal data of a customer who pays is kept longer than that of one who only looked.
   await tx.query(keepStatement, [session.customer_id, paidRetentionDays]);

@@ -234,7 +234,7 @@ type ToWrite = Omit<Parameters<typeof insertPayment>[1], keyof PaymentOwner> & {
   readonly now: number;
   readonly instrument: string | undefined;
 };
-type PaymentOwner = Pick<PayableSession, 'partner_id' | 'biller_id' | 'account_id' | 'session_id'>;
+type PaymentOwner = Pick<PayableSession, 'partner_id' | 'biller_id' | 'account_id'>;
 
 /** Writes a payment of a session with its funds, as the flow's latest. The caller holds the flow's lock. */
 export async function writePayment(
@@ -242,8 +242,8 @@ export async function writePayment(
   funding: Pick<Funds, 'keep'>,
   { session, place, now, instrument, ...payment }: ToWrite,
 ): Promise<PaymentRow> {
-  const { partner_id, biller_id, account_id, session_id, flow_id } = session;
-  const whose = { partner_id, biller_id, account_id, session_id };
+  const { partner_id, biller_id, account_id, flow_id } = session;
+  const whose = { partner_id, biller_id, account_id };
   const row = await insertPayment(tx, { ...payment, ...whose });
   await funding.keep(tx, row, instrument, flow_id);
   const { platform_payment_id } = row;

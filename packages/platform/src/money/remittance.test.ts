@@ -104,7 +104,6 @@ async function rigOf(t: TestContext, channel?: RemittanceChannel) {
       account_id: 'A-1',
       platform_batch_id: batch,
       amount_in_cents: 700,
-      session_id: null,
       funding_method: 'sandbox_bank',
       slot: MINE,
       stage: 'dispatching',

@@ -439,7 +439,6 @@ test('a payment that joins between check and close keeps its batch open', async 
           account_id: 'A',
           platform_batch_id,
           amount_in_cents: 100,
-          session_id: null,
           funding_method: 'sandbox_bank',
           slot: engine.placeForNew({ partner_id: 'acme', paused: false }, { funding_method: 'x' })
             .slot,

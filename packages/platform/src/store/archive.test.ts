@@ -157,7 +157,6 @@ test('an id of an archived month is still that of its payment', async () => {
     account_id: 'a',
     platform_batch_id: 'open',
     amount_in_cents: 100,
-    session_id: null,
     funding_method: 'sandbox_bank',
     actor: 'test',
     slot: -1,

@@ -18,7 +18,7 @@ export interface Archived {
   /** Lines of its audit, oldest first, and one for each file that could not be read, which says where it should be. */
   readonly lines: readonly AuditEntry[];
   /** What the short row does not keep. */
-  readonly fields: Partial<Pick<PaymentRow, 'session_id' | 'rejection_message' | 'initiated_at'>>;
+  readonly fields: Partial<Pick<PaymentRow, 'rejection_message' | 'initiated_at'>>;
 }
 
 /** Reads what archived files have of a payment: never throws for a file. */
@@ -49,7 +49,7 @@ export async function readArchived(on: Queryable, platform_payment_id: string): 
   const place = ({ at, event }: AuditEntry): string => `${at} ${event}`;
   lines.sort((one, other) => (place(one) < place(other) ? -1 : 1));
   if (full === undefined) return { lines, fields: {} };
-  const { session_id, rejection_message, initiated_at: at } = full;
+  const { rejection_message, initiated_at: at } = full;
   const initiated_at = at === null ? null : new Date(at).toISOString();
-  return { lines, fields: { session_id, rejection_message, initiated_at } };
+  return { lines, fields: { rejection_message, initiated_at } };
 }

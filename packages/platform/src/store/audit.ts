@@ -73,15 +73,14 @@ const ENDS_OF_FUNDS = [
 
 /** Adds the steps that a row tells and no line does: earlier versions wrote a line for each. Pure. */
 function withSteps(lines: readonly AuditEntry[], row: PaymentRow): AuditEntry[] {
-  const { session_id, created_at, accepted_at, ended_at, settled_at, amount_in_cents } = row;
+  const { created_at, accepted_at, ended_at, settled_at, amount_in_cents } = row;
   const has = (event: string): boolean => lines.some((line) => line.event === event);
   // The row has the time of the database as a worker knows it, some milliseconds off that of a line.
   const end = lines.find(({ event }) => event === 'payment_ended')?.at;
   const steps: AuditEntry[] = [...lines];
-  // A short row of an archived month has no session.
-  if (session_id !== null && !has('payment_created')) {
-    const actor = `session ${session_id}`;
-    steps.unshift({ at: created_at, actor, event: 'payment_created', detail: { amount_in_cents } });
+  if (!has('payment_created')) {
+    const [actor, event] = ['session', 'payment_created'] as const;
+    steps.unshift({ at: created_at, actor, event, detail: { amount_in_cents } });
   }
   if (accepted_at !== null && !has('payment_accepted')) {
     const at = end !== undefined && end < accepted_at ? end : accepted_at;

@@ -11,7 +11,7 @@ async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & {
   const rig = await engineRig(t);
   await rig.register('acme', 'http://127.0.0.1:9');
   await idleWorker(rig.database, 'me', [7]);
-  const row = await rig.pay(rig.engine(), 'acme', { slot: 7, session_id: 'session-1' });
+  const row = await rig.pay(rig.engine(), 'acme', { slot: 7 });
   return { ...rig, id: row.platform_payment_id };
 }
 
@@ -36,7 +36,6 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
     "account_id = 'other'",
     'amount_in_cents = 1',
     "platform_batch_id = 'other'",
-    "session_id = 'other'",
     "funding_method = 'other'",
     'created_at = now()',
   ]) {

@@ -32,8 +32,6 @@ export interface PaymentRow {
   readonly account_id: string;
   readonly platform_batch_id: string;
   readonly amount_in_cents: number;
-  /** The flow session it was confirmed in; null when an operator or a program made it. */
-  readonly session_id: string | null;
   readonly funding_method: string;
   readonly status: PaymentStatus;
   readonly stage: PaymentStage;
@@ -62,7 +60,7 @@ export interface PaymentRow {
 
 /** The columns of a PaymentRow, for every `select` and `returning`: `p` is the table's alias. */
 export const PAYMENT_COLUMNS = `p.platform_payment_id, p.partner_id, p.biller_id, p.account_id, p.platform_batch_id,
-  p.amount_in_cents, p.session_id, p.funding_method, p.status, p.stage, p.maybe_sent, p.review_reason, p.rejection_message, p.slot,
+  p.amount_in_cents, p.funding_method, p.status, p.stage, p.maybe_sent, p.review_reason, p.rejection_message, p.slot,
   p.payment_id, p.failure_reason, p.ended_by, p.initiated_at, p.posted_at, p.created_at, p.accepted_at, p.ended_at, p.settled_at`;
 
 /** What the customer confirmed: never changes after the insert (PL1). */
@@ -73,7 +71,6 @@ export interface PaymentIntent {
   /** From `batchFor`. */
   readonly platform_batch_id: string;
   readonly amount_in_cents: number;
-  readonly session_id: string | null;
   readonly funding_method: string;
 }
 
@@ -90,13 +87,12 @@ const insertStatement = sql(
   'payment_insert',
   `WITH p AS (
      INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
-                           session_id, funding_method, slot, stage, maybe_sent)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12) RETURNING *
+                           funding_method, slot, stage, maybe_sent)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING *
    ), noted AS (
-     -- The row of a payment that its session made says the same (audit.ts).
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $10, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
-       FROM p WHERE $10 IS DISTINCT FROM 'session ' || p.session_id
+     SELECT $11, 'payment_created', p.platform_payment_id, p.partner_id, jsonb_build_object('amount_in_cents', p.amount_in_cents)
+       FROM p WHERE $11::text IS NOT NULL
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`,
 );
@@ -110,17 +106,17 @@ export async function insertPayment(
   on: Queryable,
   payment: PaymentIntent &
     NewPlace & {
-      readonly actor: string;
+      /** Who made it, unless a customer's session did: then the row itself says so (audit.ts). */
+      readonly actor?: string;
       readonly platform_payment_id?: string | undefined;
       readonly maybe_sent?: true | null;
     },
 ): Promise<PaymentRow> {
   const { platform_payment_id: id = uuidv7(), partner_id, biller_id, account_id } = payment;
-  const { platform_batch_id, amount_in_cents, session_id, funding_method } = payment;
+  const { platform_batch_id, amount_in_cents, funding_method } = payment;
   const whose = [id, partner_id, biller_id, account_id, platform_batch_id];
-  const how = [amount_in_cents, session_id, funding_method];
-  const { slot, actor, stage, maybe_sent = null } = payment;
-  const values = [...whose, ...how, slot, actor, stage, maybe_sent];
+  const { slot, stage, maybe_sent = null, actor = null } = payment;
+  const values = [...whose, amount_in_cents, funding_method, slot, stage, maybe_sent, actor];
   const [row] = await on.query<PaymentRow>(insertStatement, values);
   if (row === undefined) throw new Error('an insert gave no row');
   return row;
