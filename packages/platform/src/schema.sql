@@ -578,7 +578,7 @@ CREATE INDEX payments_batch ON ONLY duebridge_platform.payments USING btree (pla
 
 CREATE INDEX payments_batch_open ON ONLY duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
 
-CREATE INDEX payments_in_flight ON ONLY duebridge_platform.payments USING btree (slot, platform_payment_id) WHERE (settled_at IS NULL);
+CREATE INDEX payments_by_slot ON ONLY duebridge_platform.payments USING btree (slot) WHERE (settled_at IS NULL);
 
 CREATE INDEX payments_of_partner ON ONLY duebridge_platform.payments USING btree (partner_id);
 

@@ -173,7 +173,7 @@ export const PAGE = 500;
 const arrivedStatement = sql(
   'slot_arrived',
   `SELECT p.platform_payment_id FROM duebridge_platform.payments p
-    WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL ORDER BY p.platform_payment_id LIMIT $1`,
+    WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL LIMIT $1`,
 );
 
 const placeStatement = sql(
