@@ -422,7 +422,7 @@ describe('reports', () => {
     const known_id = report.broken.find(({ clause }) => clause === 'RU5');
     assert.deepEqual(
       known_id?.checks,
-      ['P25', 'P34', 'P61', 'P28'].filter((id) => known_id?.checks.includes(id)),
+      ['P25', 'P34', 'P54', 'P28'].filter((id) => known_id?.checks.includes(id)),
     );
     assert.match(known_id?.curl ?? '', /^curl -i -X PUT .*"\$API_KEY".*\/payment\/[0-9a-f-]{36}'$/);
     const page = pageReport(report);

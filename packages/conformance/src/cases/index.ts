@@ -70,6 +70,7 @@ export const PLATFORM_CASES: readonly CaseInfo[] = [
 
 /** Checks that judge what the others made a server do: alone they see none of it. */
 export const OF_THE_WHOLE_RUN: readonly string[] = [
+  'P54',
   ...WHOLE_RUN.map(({ id }) => id),
   'P66',
   'T20',

@@ -16,6 +16,7 @@ import {
   uses,
 } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
+import { asItEnded, oldest } from './run.ts';
 import {
   ENDED_FIELDS,
   everyRecord,
@@ -211,10 +212,10 @@ const POLLS = 10;
 
 const p54: PartnerCase = {
   id: 'P54',
-  title: 'A terminal payment never changes',
-  clauses: ['RU2'],
+  title: 'A terminal payment never changes, whatever is read and repeated',
+  clauses: ['RU2', 'RU5', 'B3'],
   stage: 'last',
-  likely_cause: 'A later job rewrites the status, or archived payments are no longer found.',
+  likely_cause: 'A repeat or a later job works on a payment that has ended, or a copy is old.',
   creates: uses(54),
   async run(t: PartnerContext) {
     const same = (before: PaymentFields, reply: Reply, of: string, ended: string): boolean =>
@@ -241,7 +242,36 @@ const p54: PartnerCase = {
       if (!same(record, await t.read(intent), `payment of ${made_at}`, '')) return;
     }
   },
+  // As late as the run allows: P57 polls for seconds, and a later job is a common cause of a change.
+  async atEnd(t) {
+    if (t.run.options.recheck === true) return;
+    const last = await oldest(t);
+    // That one is left alone until P60 puts it again at the very end.
+    const ended = (await t.run.ended()).filter(({ intent }) => intent !== last?.intent);
+    await Promise.all(ended.map((one) => equalRepeats(t, one)));
+  },
 };
+
+/** How long Get Payment may show an end later than Get Account Payment did: it may read from a replica. */
+const READ_LAG_MS = 2_000;
+
+type Ended = Awaited<ReturnType<PartnerContext['run']['ended']>>[number];
+
+/** Reads and repeats a terminal payment; stops when it changed. */
+async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<void> {
+  // Three calls, not four: at a server that takes seconds a call, this is what a run waits for at its end.
+  const after = t.offers('get_payment') ? 'readById' : 'read';
+  for (const again of ['read', 'put', after] as const) {
+    let reply = await t[again](intent);
+    if (again === 'readById' && recordOf(reply)?.['status'] === 'processing') {
+      await t.run.sleep(READ_LAG_MS);
+      reply = await t[again](intent);
+    }
+    if (!isAnswer(t, reply)) return;
+    const clause = ({ put: 'RU5', readById: 'B3', read: 'RU2' } as const)[again];
+    if (!asItEnded(t, end, reply, { clause })) return;
+  }
+}
 
 const p56: PartnerCase = {
   id: 'P56',

@@ -55,18 +55,24 @@ function inOtherBytes(intent: Intent): string {
 
 const p28: PartnerCase = {
   id: 'P28',
-  title: 'A repeat with another amount returns the original payment',
-  clauses: ['RU5', 'PF6'],
+  title: 'A repeat with another amount or batch returns the original payment',
+  clauses: ['RU5', 'PF6', 'PF3'],
   likely_cause: 'The server upserts: the second request overwrites the first.',
   creates: uses(28),
   async run(t) {
     const { intent, record: first } = await t.accept(28);
-    const reply = await t.put(intent, { fields: { amount_in_cents: intent.amount_in_cents * 2 } });
-    const expected = '200 with the first payment';
-    if (isSuccess(reply)) unchanged(t, first, reply, ['amount_in_cents', 'payment_id'], expected);
-    else t[[409, 422].includes(reply.status ?? 0) ? 'should' : 'must'](false, expected, reply);
-    const note = ' when read again';
-    t.equals(await t.read(intent), 'amount_in_cents', first['amount_in_cents'], { note });
+    const same = (reply: Reply, expected: string): boolean =>
+      unchanged(t, first, reply, [...LASTING_FIELDS, 'platform_batch_id'], expected);
+    for (const fields of [
+      { amount_in_cents: intent.amount_in_cents * 2 },
+      { platform_batch_id: randomUUID() },
+    ]) {
+      const reply = await t.put(intent, { fields });
+      const expected = '200 with the first payment';
+      if (isSuccess(reply)) same(reply, expected);
+      else t[[409, 422].includes(reply.status ?? 0) ? 'should' : 'must'](false, expected, reply);
+      if (!same(await t.read(intent), 'the first payment when read again')) return;
+    }
   },
 };
 

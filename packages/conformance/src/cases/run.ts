@@ -119,7 +119,7 @@ function repeatsTheRequest(t: PartnerContext, intent: Intent, { reply, record }:
 }
 
 /** The oldest payment that was put only once: a store of ids that forgets after seconds has forgotten it first. */
-function oldest({ run }: PartnerContext) {
+export function oldest({ run }: PartnerContext) {
   const { payable } = run.target.accounts;
   return run.once('the oldest payment', async () =>
     run
@@ -157,46 +157,12 @@ function sentAs(t: PartnerContext, intent: Intent, name: string): Json | undefin
   return ['P36', 'P39'].includes(put?.check ?? '') ? t.run.latest(intent)?.[name] : undefined;
 }
 
-/** How long Get Payment may show an end later than Get Account Payment did: it may read from a replica. */
-const READ_LAG_MS = 2_000;
-
-const p61: PartnerCase = {
-  id: 'P61',
-  title: 'Reads and repeats leave every terminal payment unchanged',
-  clauses: ['RU2', 'RU5', 'B3'],
-  stage: 'last',
-  likely_cause: 'A repeat or a later job works on a payment that has ended, or a copy is old.',
-  async run(t: PartnerContext) {
-    t.given((await t.run.ended()).length > 0, 'no payment of this run has ended');
-  },
-  // As late as the run allows: P57 polls for seconds, and a later job is a common cause of a change.
-  async atEnd(t) {
-    const last = await oldest(t);
-    // That one is left alone until P60 puts it again at the very end.
-    const ended = (await t.run.ended()).filter(({ intent }) => intent !== last?.intent);
-    await Promise.all(ended.map((one) => equalRepeats(t, one)));
-  },
-};
-
-type Ended = Awaited<ReturnType<PartnerContext['run']['ended']>>[number];
-
-/** Reads and repeats a terminal payment; stops when it changed. */
-async function equalRepeats(t: PartnerContext, { intent, end }: Ended): Promise<void> {
-  // Three calls, not four: at a server that takes seconds a call, this is what a run waits for at its end.
-  const after = t.offers('get_payment') ? 'readById' : 'read';
-  for (const again of ['read', 'put', after] as const) {
-    let reply = await t[again](intent);
-    if (again === 'readById' && recordOf(reply)?.['status'] === 'processing') {
-      await t.run.sleep(READ_LAG_MS);
-      reply = await t[again](intent);
-    }
-    if (!isAnswer(t, reply)) return;
-    const clause = ({ put: 'RU5', readById: 'B3', read: 'RU2' } as const)[again];
-    if (!asItEnded(t, end, reply, { clause })) return;
-  }
-}
-
-function asItEnded(t: PartnerContext, end: PaymentFields, reply: Reply, more: More): boolean {
+export function asItEnded(
+  t: PartnerContext,
+  end: PaymentFields,
+  reply: Reply,
+  more: More,
+): boolean {
   const expected = `the payment as it ended, status ${show(end['status'])}`;
   return unchanged(t, end, reply, ENDED_FIELDS, expected, more);
 }
@@ -375,4 +341,4 @@ async function balanceFollows(t: PartnerContext, sign: 1 | -1): Promise<boolean>
   return true;
 }
 
-export const WHOLE_RUN = [p59, p60, p61, p62];
+export const WHOLE_RUN = [p59, p60, p62];

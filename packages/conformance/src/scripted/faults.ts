@@ -199,6 +199,15 @@ export function stillProcessing(record: Fields): Fields {
   return { ...rest, status: 'processing', posted_at: null };
 }
 
+/** That record, as a cache or a node that lags returns it. */
+export const stale =
+  (headers?: Answer['headers']): Variant<Answered> =>
+  ({ answer }) => ({
+    status: 200,
+    ...(headers && { headers }),
+    body: stillProcessing(recordOf(answer) ?? {}),
+  });
+
 /** Changes fields of the token answer. */
 export const grant =
   (change: Fields): Variant<Answered> =>

@@ -37,6 +37,7 @@ import {
   said,
   sends,
   silence,
+  stale,
   stillProcessing,
   takes,
   textOf,
@@ -468,11 +469,7 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F37-stale-read': {
     title: 'An intermediate cache answers GET with an old record',
     caller: 'Sends no-store, never reverts a status that it has seen, and keeps polling.',
-    ...after(READS, ({ answer }) => ({
-      status: 200,
-      headers: { Age: '60', 'Cache-Control': 'public, max-age=120' },
-      body: stillProcessing(recordOf(answer) ?? {}),
-    })),
+    ...after(READS, stale({ Age: '60', 'Cache-Control': 'public, max-age=120' })),
     ...AT_END,
     times: 2,
     clauses: ['RU4', 'B5'],
@@ -480,17 +477,9 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
   'F38-two-nodes': {
     title: 'Two partner nodes answer in turn, one lagging: not found, processing, not found …',
     caller: 'Never reverts a status and never refunds; sends the same PUT again on not found.',
-    on: 'GET',
-    begin: (tools) => ({
-      answer(call, answer) {
-        if (!READS.includes(call.operation)) return undefined;
-        const turn = tools.next(call);
-        if (turn === undefined) return undefined;
-        if (turn % 2 === 0) return refuse(404, 'PAYMENT_NOT_FOUND');
-        const record = recordOf(answer);
-        return record && { ...answer, body: stillProcessing(record) };
-      },
-    }),
+    ...after(READS, refuse(404, 'PAYMENT_NOT_FOUND'), stale()),
+    // In turn, for one payment.
+    variants: 1,
     ...AT_END,
     times: 3,
     inTurn: true,

@@ -537,7 +537,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       return isPut(call) && stored !== undefined && isOther && status === 200;
     }, CONFLICT),
   ),
-  fails('P60', 'overwrites the batch id with that of the repeat', () => ({
+  fails('P28', 'overwrites the batch id with that of the repeat', () => ({
     repeat(payment, { body }) {
       const batch = field(body, 'platform_batch_id');
       if (typeof batch === 'string') payment.platform_batch_id = batch;
@@ -555,18 +555,13 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       account_id: call.params['account_id'] ?? record['account_id'],
     })),
   ),
-  fails(
-    'P61',
-    'processes a terminal payment again when its PUT is repeated',
-    () => ({
-      repeat(payment, _call, partner) {
-        if (payment.status === 'succeeded') {
-          payment.posted_at = new Date(partner.now() + 1).toISOString();
-        }
-      },
-    }),
-    { also: ['P54'] },
-  ),
+  fails('P54', 'processes a terminal payment again when its PUT is repeated', () => ({
+    repeat(payment, _call, partner) {
+      if (payment.status === 'succeeded') {
+        payment.posted_at = new Date(partner.now() + 1).toISOString();
+      }
+    },
+  })),
   ...(
     [
       [
@@ -755,7 +750,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     () => hides(({ accepted_ms }, partner) => partner.now() - accepted_ms > DAY_MS),
     { how: 'the-day-after' },
   ),
-  fails('P61', 'returns another payment_id from Get Payment than from Get Account Payment', () =>
+  fails('P54', 'returns another payment_id from Get Payment than from Get Account Payment', () =>
     onRecords((record, call) =>
       call.operation === 'get_payment'
         ? { ...record, payment_id: `${text(record['payment_id'])}-2` }
@@ -938,7 +933,7 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     keeps((cents) => cents % 2 ** 32),
   ),
   // Terminal payments never change.
-  fails('P61', 'answers Get Payment from a copy that is never updated', () =>
+  fails('P54', 'answers Get Payment from a copy that is never updated', () =>
     onRecords((record, call) =>
       call.operation === 'get_payment'
         ? { ...record, status: 'processing', posted_at: null, failure_reason: undefined }
