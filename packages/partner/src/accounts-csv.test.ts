@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { parseAccountsCsv } from './accounts-csv.ts';
+import { accountsKind } from './accounts-csv.ts';
 import { CsvRefused } from './csv.ts';
+import { linesIn } from '../test/kit.ts';
 
 /** The problems of a file, as `line: message`; a valid file has none. */
 async function problems(csv: string, biller_id?: string): Promise<string[]> {
   try {
-    await parseAccountsCsv(csv, { biller_id });
+    await linesIn(accountsKind({ biller_id }), csv);
     return [];
   } catch (error) {
     assert(error instanceof CsvRefused);
@@ -22,7 +23,7 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
     'A-3,acme,active,"O""Neil",Jo,0.00,2028-02-29,,0.01',
     '',
   ].join('\r\n');
-  assert.deepEqual(await parseAccountsCsv(csv), [
+  assert.deepEqual(await linesIn(accountsKind(), csv), [
     {
       biller_id: 'acme',
       account_id: 'A-1',
@@ -60,9 +61,8 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
 });
 
 test('the biller may be given outside the file', async () => {
-  const [account] = await parseAccountsCsv('account_id,amount_due\nA-1,-5.00\n', {
-    biller_id: 'acme',
-  });
+  const kind = accountsKind({ biller_id: 'acme' });
+  const [account] = await linesIn(kind, 'account_id,amount_due\nA-1,-5.00\n');
   assert.deepEqual([account?.biller_id, account?.amount_due_in_cents], ['acme', -500]);
   assert.equal(account?.status, undefined, 'what the file does not say is kept');
 });

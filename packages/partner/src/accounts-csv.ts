@@ -21,7 +21,7 @@ import {
 } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import type { BillerRules } from './account-system.ts';
-import { checkCsv, csvPages, type CheckedCsv, type CsvKind, type CsvText } from './csv.ts';
+import { csvPages, type CheckedCsv, type CsvKind, type CsvText } from './csv.ts';
 import { importAccounts, type ImportedAccount, type ImportResult } from './ledger.ts';
 import { writeAudit } from './store.ts';
 
@@ -96,18 +96,6 @@ export async function importAccountsFile(
     if (stored > 0) await writeAudit(database, [line]);
   }
   return sum;
-}
-
-/** The accounts of a CSV text. Throws CsvRefused that names every bad line. */
-export async function parseAccountsCsv(
-  csv: string,
-  file: AccountsFile = {},
-): Promise<ImportedAccount[]> {
-  const kind = accountsKind(file);
-  const checked = await checkCsv(kind, [csv]);
-  const accounts: ImportedAccount[] = [];
-  for await (const page of csvPages(kind, [csv], checked)) accounts.push(...page);
-  return accounts;
 }
 
 function problemsOfHeader(header: readonly string[], biller_id: string | undefined): string[] {

@@ -91,14 +91,10 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
       // Checked by account-reads.ts like every other record.
       return answer as AccountRecord | undefined;
     },
-    // Sequentially: each payment needs an answer of its own, and batches of one are the default.
-    async post(payments, signal) {
-      const outcomes: PostOutcome[] = [];
-      for (const payment of payments) {
-        const answer = await call(accountServiceRoutes.post_payment, {}, signal, payment);
-        outcomes.push(answer as PostOutcome);
-      }
-      return outcomes;
+    // The kit posts one at a time.
+    async post([payment], signal) {
+      const answer = await call(accountServiceRoutes.post_payment, {}, signal, payment);
+      return [answer as PostOutcome];
     },
     async lookup(platform_payment_id, signal) {
       const fields = { platform_payment_id };

@@ -13,6 +13,7 @@
  * leaves it, and its sweep finds it again if it has not ended. Where a call to another system lies in between, claims decide (claims.ts).
  */
 import assert from 'node:assert/strict';
+import type { TerminalStatus } from '@duebridge/contract';
 import { messageOf } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
@@ -22,7 +23,7 @@ import {
 import { readRules } from './business-rules.ts';
 import { endByHand, type ByHand, type EndedByHand } from './end-by-hand.ts';
 import { openLease, type Lease } from './claims.ts';
-import type { KitContext, KitMetrics } from './metrics.ts';
+import type { KitContext } from './metrics.ts';
 import { InOwnSystem } from './post-in-own-system.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried, type Way } from './posting.ts';
@@ -154,7 +155,12 @@ export class Applier {
   #announce(ended: readonly PaymentRow[]): void {
     if (ended.length === 0) return;
     this.#on.announce(ended);
-    count(this.#on.metrics, ended);
+    for (const { status, initiated_at, posted_at } of ended) {
+      this.#on.metrics.ended(status as TerminalStatus, 1);
+      if (posted_at === null) continue;
+      const seconds = (Date.parse(posted_at) - Date.parse(initiated_at)) / 1000;
+      this.#on.metrics.observePosting(seconds);
+    }
   }
 
   #remember(id: string, tried: Tried): void {
@@ -257,18 +263,5 @@ export class Applier {
       }
       await this.#on.clock.sleep(STANDING_PAUSE_MS, this.#stopped.signal);
     }
-  }
-}
-
-function count(metrics: KitMetrics, ended: readonly PaymentRow[]): void {
-  const byStatus = Map.groupBy(ended, (row) => row.status);
-  for (const status of ['succeeded', 'failed', 'canceled'] as const) {
-    const rows = byStatus.get(status);
-    if (rows) metrics.ended(status, rows.length);
-  }
-  for (const row of byStatus.get('succeeded') ?? []) {
-    const seconds =
-      (Date.parse(row.posted_at ?? row.initiated_at) - Date.parse(row.initiated_at)) / 1000;
-    metrics.observePosting(seconds);
   }
 }

@@ -2,10 +2,16 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
 import type { Database, Statement } from '@duebridge/runtime';
-import { checkCsv, csvPages, CsvRefused } from './csv.ts';
+import { CsvRefused } from './csv.ts';
 import { formerPayments, importFormerPayments } from './former-payments.ts';
-import type { PaymentRow } from './store.ts';
-import { haveAccounts, instruction, kitDatabase, paymentPath, startKit } from '../test/kit.ts';
+import {
+  haveAccounts,
+  instruction,
+  kitDatabase,
+  linesIn,
+  paymentPath,
+  startKit,
+} from '../test/kit.ts';
 
 const header =
   'platform_payment_id,payment_id,platform_batch_id,biller_id,account_id,status,amount_in_cents,initiated_at,posted_at,failure_reason\n';
@@ -28,13 +34,7 @@ async function problems(csv: string): Promise<string[]> {
   return assert.fail('it was taken');
 }
 
-/** The payments of a file; undefined for one that the partner never had. */
-async function read(csv: string): Promise<(PaymentRow | undefined)[]> {
-  const payments = [];
-  for await (const page of csvPages(formerPayments, [csv], await checkCsv(formerPayments, [csv])))
-    payments.push(...page);
-  return payments;
-}
+const read = (csv: string) => linesIn(formerPayments, csv);
 
 test('payments of a previous server are known forever: a repeated id returns them, and nothing is paid twice [PF2 RU5]', async (t) => {
   const database = await kitDatabase(t);

@@ -2,10 +2,11 @@
  * Payments that a biller accepted on the server it had before the kit. Their ids must stay known forever (PF2): a platform that
  * repeats one gets the existing payment, and no second one is made.
  */
+import assert from 'node:assert/strict';
 import { compileCheck, instantText, PaymentRecord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
-import { arraysOf, findPayments, toRecord, writeAudit, type PaymentRow } from './store.ts';
+import { arraysOf, toRecord, writeAudit, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
 export interface FormerPaymentsResult {
@@ -34,15 +35,26 @@ const columnsOfFile = [
   'failure_reason',
 ] as const;
 
+// In order of id, so that two imports cannot deadlock. `differing`: ids that exist here with other contents; times and reasons may be told in
+// other words.
 const importStatement = sql(
   'kit_import_payments',
-  `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
-     amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
-   SELECT id, payment_id, batch, biller, account, 'static-key', status, cents, at, posted, greatest(at, coalesce(posted, at)), reason
-     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::timestamptz[],
-                 $9::timestamptz[], $10::text[])
-       AS former(id, payment_id, batch, biller, account, status, cents, at, posted, reason)
-   ON CONFLICT (platform_payment_id) DO NOTHING RETURNING platform_payment_id`,
+  `WITH former AS MATERIALIZED (
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::timestamptz[],
+                          $9::timestamptz[], $10::text[])
+         AS f(platform_payment_id, payment_id, batch, biller, account, status, cents, at, posted, reason)
+      ORDER BY platform_payment_id
+   ), made AS (
+     INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
+       amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
+     SELECT platform_payment_id, payment_id, batch, biller, account, 'static-key', status, cents, at, posted,
+            greatest(at, coalesce(posted, at)), reason FROM former
+     ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1
+   )
+   SELECT (SELECT count(*) FROM made) AS imported, ARRAY(
+     SELECT platform_payment_id FROM former JOIN duebridge_partner.payment AS known USING (platform_payment_id)
+      WHERE (former.payment_id, batch, biller, account, former.status, cents)
+         <> (known.payment_id, platform_batch_id, biller_id, account_id, known.status, amount_in_cents)) AS differing`,
 );
 
 /**
@@ -65,10 +77,14 @@ export async function importFormerPayments(
   try {
     for await (const page of csvPages(formerPayments, open(), checked)) {
       const payments = page.filter((payment) => payment !== undefined);
-      const stored = await importPage(database, payments);
+      const [stored] = await database.query<{ imported: number; differing: string[] }>(
+        importStatement,
+        arraysOf(payments, ...columnsOfFile),
+      );
+      assert(stored);
       sum.skipped += page.length - payments.length;
       sum.imported += stored.imported;
-      sum.known += stored.known;
+      sum.known += payments.length - stored.imported;
       differing += stored.differing.length;
       sum.differing.push(...stored.differing.slice(0, MOST_NAMED - sum.differing.length));
     }
@@ -81,37 +97,6 @@ export async function importFormerPayments(
     ]);
   }
   return sum;
-}
-
-/** Stores a page; what exists here stays. */
-async function importPage(
-  database: Database,
-  payments: readonly PaymentRow[],
-): Promise<{ imported: number; known: number; differing: string[] }> {
-  // In one order, so that two imports cannot deadlock.
-  const page = payments.toSorted((one, other) =>
-    one.platform_payment_id < other.platform_payment_id ? -1 : 1,
-  );
-  const made = await database.query<{ platform_payment_id: string }>(
-    importStatement,
-    arraysOf(page, ...columnsOfFile),
-  );
-  const isNew = new Set(made.map((row) => row.platform_payment_id));
-  const rest = page.filter((row) => !isNew.has(row.platform_payment_id));
-  const ids = rest.map((row) => row.platform_payment_id);
-  const stored =
-    ids.length === 0 ? new Map<string, PaymentRow>() : await findPayments(database, ids);
-  // Its times may be told in other words, and its reason, too.
-  const fields = columnsOfFile.slice(0, 7);
-  const differing = rest.filter((row) => {
-    const known = stored.get(row.platform_payment_id);
-    return known !== undefined && fields.some((field) => known[field] !== row[field]);
-  });
-  return {
-    imported: made.length,
-    known: rest.length,
-    differing: differing.map((row) => row.platform_payment_id),
-  };
 }
 
 type Column = (typeof columnsOfFile)[number];

@@ -221,41 +221,30 @@ test('a partner’s app keeps its own routes, body parser and errors beside the 
   assert.notEqual(elsewhere.body['code'], 'ACCOUNT_NOT_FOUND');
 });
 
-test('in a scope of a Fastify app, its prefix comes before the kit’s [S2]', async (t) => {
+test('in a scope of a Fastify app, its prefix comes before the kit’s, which issues its own access tokens [S2 OA1]', async (t) => {
   const database = await kitDatabase(t);
   await haveAccounts(database);
   const app = fastify();
+  const secret = 'the-secret-of-the-platform';
+  const client = { method: 'oauth', client_id: 'platform', secrets: [secret] } as const;
   await app.register(
     async (scope) => {
-      await scope.register(partnerKit, { database, auth, prefix: '/pay' });
+      await scope.register(partnerKit, { database, auth: client, prefix: '/pay' });
       scope.get('/payment/:id', () => 'own');
     },
     { prefix: '/api' },
   );
   database.closing(() => app.close());
   const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
-  assert.equal((await host.call('GET', '/api/pay/biller/acme/account/A-1')).status, 200);
-  assert.equal((await host.call('GET', '/api/payment/x')).text, 'own');
-});
-
-test('in a Fastify app the kit issues its own access tokens [OA1 S2]', async (t) => {
-  const database = await kitDatabase(t);
-  const app = fastify();
-  const auth = {
-    method: 'oauth',
-    client_id: 'platform',
-    secrets: ['the-secret-of-the-platform'],
-  } as const;
-  await app.register(partnerKit, { database, auth });
-  database.closing(() => app.close());
-  const host = hostAt(t, await app.listen({ host: '127.0.0.1', port: 0 }));
-  const asked = { grant_type: 'client_credentials', client_id: 'platform' };
-  const body = new URLSearchParams({ ...asked, client_secret: 'the-secret-of-the-platform' });
-  const { status } = await host.call('POST', '/oauth/token', {
+  const asked = { grant_type: 'client_credentials', client_id: 'platform', client_secret: secret };
+  const { body } = await host.call('POST', '/api/pay/oauth/token', {
     headers: { 'content-type': 'application/x-www-form-urlencoded' },
-    body: body.toString(),
+    body: new URLSearchParams(asked).toString(),
   });
-  assert.equal(status, 200);
+  const headers = { authorization: `Bearer ${String(body['access_token'])}` };
+  const account = await host.call('GET', '/api/pay/biller/acme/account/A-1', { headers });
+  assert.equal(account.status, 200);
+  assert.equal((await host.call('GET', '/api/payment/x')).text, 'own');
 });
 
 test('a host that begins its responses as 404, as Koa does, sends the kit’s status [B1]', async (t) => {

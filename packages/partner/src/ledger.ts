@@ -171,17 +171,9 @@ const payStatement = sql(
 const IMPORT_LOCK = 7_033_124_800_419;
 
 /** One account of an import; a field that is undefined keeps what is stored (for a new account: its default). */
-export interface ImportedAccount {
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly status?: 'active' | 'inactive' | undefined;
-  readonly first_name?: string | null | undefined;
-  readonly last_name?: string | null | undefined;
-  readonly amount_due_in_cents?: number | undefined;
-  readonly due_date?: string | null | undefined;
-  readonly min_amount_in_cents?: number | null | undefined;
-  readonly max_amount_in_cents?: number | null | undefined;
-}
+export type ImportedAccount = AccountPath & {
+  readonly [Name in 'amount_due_in_cents' | (typeof fields)[number]]?: AccountRow[Name] | undefined;
+};
 
 /** The result of an import, in accounts. */
 export interface ImportResult {

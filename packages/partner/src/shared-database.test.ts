@@ -1,69 +1,43 @@
-/** The kit in somebody else's database, with names, defaults and rights that it did not choose; test/pooler.full.test.ts has a pooler. */
+/**
+ * The kit in somebody else's database, with names and defaults that it did not choose. test/grants.test.ts has its limited role,
+ * test/pooler.full.test.ts a pooler.
+ */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import path from 'node:path';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import { openDatabase } from '@duebridge/runtime';
-import { testServer } from '@duebridge/runtime/testing';
+import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { importAccounts } from './ledger.ts';
-import { migratePartner, startPartner } from './server.ts';
+import { startPartner } from './server.ts';
 import { instruction, paymentPath, testAccount, TEST_KEY, withKey } from '../test/kit.ts';
 
-const page = path.join(import.meta.dirname, '../../..', 'docs/operations.md');
-
-/**
- * A database with its own tables, time zone and isolation level, migrated by its owner; returns the address of the server's role.
- */
-async function foreignDatabase(t: TestContext): Promise<{ url: string; owner: string }> {
+test('a kit is migrated and serves among tables of the same names, in Berlin, at serializable [B4 PF7 PF8]', async (t) => {
   const server = await testServer();
-  const name = `test_foreign_${randomBytes(6).toString('hex')}`;
-  const role = `kit_${randomBytes(6).toString('hex')}`;
-  const admin = openDatabase({ url: server.url, applicationName: 'test', maxConnections: 1 });
-  await admin.query(`CREATE DATABASE ${name}`);
-  await admin.query(`ALTER DATABASE ${name} SET timezone = 'Europe/Berlin'`);
-  await admin.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
-  await admin.query(`ALTER DATABASE ${name} SET datestyle = 'German, DMY'`);
-  await admin.query(`ALTER DATABASE ${name} SET standard_conforming_strings = off`);
-  const owner = new URL(server.url);
-  owner.pathname = `/${name}`;
+  const { url, drop } = await emptyDatabase(server.url, 'foreign');
   t.after(async () => {
-    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await admin.query(`DROP ROLE IF EXISTS ${role}`);
-    await admin.close();
+    await drop();
     await server.stop();
   });
-  const database = openDatabase({ url: owner.href, applicationName: 'test' });
-  try {
-    await database.query('CREATE TABLE payment (id integer); CREATE TABLE account (x text)');
-    await migratePartner(database);
-    // The grants as printed in the documentation.
-    const marked = /<!-- grants of partner: begin -->\s+```sql\n([\s\S]*?)```/;
-    const grants = marked.exec(await readFile(page, 'utf8'))?.[1];
-    assert.ok(grants !== undefined, 'docs/operations.md shows the grants');
-    await database.query(`CREATE ROLE ${role} LOGIN PASSWORD 'change-me'`);
-    await database.query(grants.replaceAll('duebridge_partner_service', role));
-    await importAccounts(database, [testAccount]);
-  } finally {
-    await database.close();
+  const owner = openDatabase({ url, applicationName: 'test', maxConnections: 1 });
+  const name = new URL(url).pathname.slice(1);
+  for (const [setting, value] of Object.entries({
+    timezone: 'Europe/Berlin',
+    default_transaction_isolation: 'serializable',
+    datestyle: 'German, DMY',
+    standard_conforming_strings: 'off',
+  })) {
+    await owner.query(`ALTER DATABASE ${name} SET ${setting} = '${value}'`);
   }
-  const url = new URL(owner);
-  url.username = role;
-  url.password = 'change-me';
-  return { url: url.href, owner: owner.href };
-}
-
-/** A whole partner server without the right to create anything: everything it does for a payment. */
-async function carriesOutAll(url: string): Promise<void> {
+  await owner.query('CREATE TABLE payment (id integer); CREATE TABLE account (x text)');
+  await owner.close();
   const partner = await startPartner({
     auth: { method: 'key', header: 'x-api-key', keys: [TEST_KEY] },
     databaseUrl: url,
     adminKey: 'admin-key-of-the-tests',
-    migrate: false,
     port: 0,
     adminPort: 0,
   });
   try {
+    await importAccounts(partner.database, [testAccount]);
     const call = async (
       method: string,
       at: string,
@@ -92,22 +66,7 @@ async function carriesOutAll(url: string): Promise<void> {
       headers: { authorization: 'Bearer admin-key-of-the-tests' },
     });
     assert.equal(((await listed.json()) as { payments: unknown[] }).payments.length, 5);
-    await call('PUT', paymentPath('p-nobody', 'nobody'), instruction(100));
-    const refused = await call('GET', paymentPath('p-nobody', 'nobody'));
-    assert.equal(refused['status'], 'failed');
-    assert.match(String(refused['failure_reason']), /\S/);
   } finally {
     await partner.stop();
   }
-}
-
-test('a role that may only read and write serves, among tables of the same names, in Berlin, at serializable [B4 PF7 PF8]', async (t) => {
-  const { url } = await foreignDatabase(t);
-  await carriesOutAll(url);
-  const database = openDatabase({ url, applicationName: 'test' });
-  t.after(() => database.close());
-  await assert.rejects(database.query('CREATE TABLE duebridge_partner.more (x text)'), {
-    code: '42501',
-  });
-  await assert.rejects(database.query('DELETE FROM duebridge_partner.payment'), { code: '42501' });
 });

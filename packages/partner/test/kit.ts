@@ -8,6 +8,7 @@ import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge
 import type { FastifyInstance } from 'fastify';
 import { mountPartnerAdmin } from '../src/admin.ts';
 import { Applier, type ApplierOptions } from '../src/apply.ts';
+import { checkCsv, csvPages, type CsvKind } from '../src/csv.ts';
 import type { PartnerKitOptions } from '../src/kit.ts';
 import { partnerKit } from '../src/plugin.ts';
 import { importAccounts, ledger, type ImportedAccount } from '../src/ledger.ts';
@@ -278,6 +279,13 @@ export async function settle(): Promise<void> {
 export async function untilOneWaits(database: Database): Promise<void> {
   const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
   await until('a wait for a lock', async () => (await database.query(waits)).length > 0);
+}
+
+/** What the lines of a file hold. Throws CsvRefused that names every bad line. */
+export async function linesIn<T>(kind: CsvKind<T>, csv: string): Promise<T[]> {
+  const lines: T[] = [];
+  for await (const page of csvPages(kind, [csv], await checkCsv(kind, [csv]))) lines.push(...page);
+  return lines;
 }
 
 /** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. A name that ends in `key` carries the key. */
