@@ -314,8 +314,8 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a replica that was suspended calls for a claim that another has',
     file: 'partner/src/claims.ts',
-    find: 'covers: (id) => id === replica_id && isFresh(),',
-    replace: 'covers: (id) => id === replica_id,',
+    find: 'covers: (id: string): boolean => id === replica_id && isFresh(),',
+    replace: 'covers: (id: string): boolean => id === replica_id,',
     seed: 111,
   },
   {
