@@ -108,9 +108,13 @@ export class SimulatedPostgres {
   static async #create(): Promise<SimulatedPostgres> {
     const migrations = SIDES.flatMap((side) => {
       const folder = join(import.meta.dirname, `../../packages/${side}/src/migrations`);
-      return globSync('*.sql', { cwd: folder })
-        .sort()
-        .map((file) => readFileSync(join(folder, file), 'utf8'));
+      return (
+        globSync('*.sql', { cwd: folder })
+          .sort()
+          .map((file) => readFileSync(join(folder, file), 'utf8'))
+          // As at a first start, where there are no writers.
+          .map((migration) => migration.replaceAll('INDEX CONCURRENTLY', 'INDEX'))
+      );
     });
     const text = [...migrations, readFileSync(import.meta.filename, 'utf8')].join('\n');
     const file = join(KEPT, `world-${createHash('sha256').update(text).digest('hex')}.tar`);
