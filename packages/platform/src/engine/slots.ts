@@ -157,11 +157,11 @@ export async function giveSlots(
 
 const idsStatement = sql(
   'slot_ids',
-  `SELECT array_agg(p.platform_payment_id) AS ids FROM duebridge_platform.payments p
+  `SELECT array_agg(p.platform_payment_id ORDER BY p.platform_payment_id COLLATE "C") AS ids FROM duebridge_platform.payments p
     WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`,
 );
 
-/** The payments in flight of these slots. */
+/** The payments in flight of these slots, those of each the oldest first. */
 export async function idsInSlots(on: Queryable, slots: readonly number[]): Promise<string[]> {
   const rows = await on.query<{ ids: string[] }>(idsStatement, [slots]);
   return rows.flatMap((row) => row.ids);
@@ -196,10 +196,12 @@ export async function placeArrivals(
 ): Promise<PaymentRow[]> {
   const arrived = await on.query<{ platform_payment_id: string }>(arrivedStatement, [PAGE]);
   if (arrived.length === 0 || slots.length === 0) return [];
+  // The oldest of them first. To sort all that wait, for each page of them, would take long in a backlog.
+  const ids = arrived.map((row) => row.platform_payment_id).toSorted();
   const placed = await on.query<{ platform_payment_id: string }>(placeStatement, [
     worker_id,
-    arrived.map((row) => row.platform_payment_id),
-    arrived.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
+    ids,
+    ids.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
   ]);
   return findPayments(
     on,
