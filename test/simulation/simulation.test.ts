@@ -13,18 +13,21 @@ import { Sheet, storyOf } from './seeds.ts';
 /** The same worlds in every run, so that a change is judged by what the last one was judged by; seeds.ts looks for new ones. */
 const FROM = 1;
 const SEEDS = 30;
-const PART = 5;
-const STORY = 42;
+/** One of them that is soon over. */
+const STORY = 14;
 
 const runWorld = worldsApart();
+let story = '';
 
 test('whatever goes wrong, nothing is lost, duplicated or called failed, and after healing everything ends [EE1 EE2 EE3 EE4 EE5 EE7 LV1 LV3 LV6 S4 RU2 RU5 F49 F86]', async (t) => {
   const sheet = new Sheet();
-  // In parts, so that a slow machine shows progress.
-  for (let from = FROM; from < FROM + SEEDS; from += PART) {
-    await t.test(`seeds from ${from}`, async () => {
-      for (let seed = from; seed < from + PART; seed += 1) sheet.add(await runWorld({ seed }));
-      assert.deepEqual(sheet.violations, []);
+  // Each by itself, so that a slow machine shows progress.
+  for (let seed = FROM; seed < FROM + SEEDS; seed += 1) {
+    await t.test(`seed ${seed}`, async () => {
+      const outcome = await runWorld({ seed });
+      sheet.add(outcome);
+      if (seed === STORY) story = storyOf(outcome);
+      assert.deepEqual(outcome.violations, []);
     });
   }
   t.diagnostic(`${sheet.payments} payments, ${JSON.stringify(sheet.faults)}`);
@@ -40,7 +43,7 @@ test('a seed tells the same story in a process of its own and after other worlds
   const program = [join(import.meta.dirname, 'seeds.ts'), '--from', `${STORY}`, '--count', '1'];
   const { stdout } = await promisify(execFile)(process.execPath, program);
   const alone = JSON.parse(stdout) as { readonly story: string };
-  assert.equal(storyOf(await runWorld({ seed: STORY })), alone.story);
+  assert.equal(story, alone.story);
 });
 
 test('a count of worlds that is no number, or none, is refused: no world breaks no guarantee', async () => {

@@ -4,7 +4,7 @@
  */
 import { afterEach, beforeEach } from 'node:test';
 
-const WITHOUT_PROGRESS_MS = 5 * 60_000;
+const WITHOUT_PROGRESS_MS = 10 * 60_000;
 
 // The runner loads this too; only its children are test files.
 if (process.env['NODE_TEST_CONTEXT'] !== undefined) {

@@ -85,7 +85,7 @@ export async function served(cleanup: Cleanup, server: Server): Promise<string> 
   return `http://127.0.0.1:${address.port}`;
 }
 
-/** How long a test waits for what must come: a machine may be busy. A file without progress is ended a minute later. */
+/** How long a test waits for what must come: a machine may be busy. A file without progress is ended later. */
 export const PATIENCE_MS = 240_000;
 
 /** Asks every 10 ms, or as often as is said, until `holds` gives something other than false, and returns that. Fails the test, naming `what`, after four minutes. */

@@ -375,14 +375,14 @@ test('reading payment by payment keeps within half of the budget, and goes on wh
   await reconciliations.stop();
 });
 
-test('900,000 lines are read and compared in turns that hold nobody up', async () => {
+test('150,000 lines are read and compared in turns that hold nobody up', async () => {
   const line = (n: number): StatementLine => ({
-    platform_payment_id: `${(n * 7_919) % 900_001}`.padStart(8, '0'),
+    platform_payment_id: `${(n * 7_919) % 150_001}`.padStart(8, '0'),
     status: 'succeeded',
     amount_in_cents: n,
   });
-  const all = Array.from({ length: 900_000 }, (_, n) => line(n));
-  const ours = Array.from({ length: 180 }, (_, page) =>
+  const all = Array.from({ length: 150_000 }, (_, n) => line(n));
+  const ours = Array.from({ length: 30 }, (_, page) =>
     all.slice(page * 5_000, (page + 1) * 5_000),
   );
   const text = Buffer.from(all.map((one) => Object.values(one).join(',')).join('\n'));
@@ -398,7 +398,7 @@ test('900,000 lines are read and compared in turns that hold nobody up', async (
   };
   count();
   const theirs = await readExport('batch', Readable.from(pieces));
-  assert.deepEqual(await compareLines(ours, theirs), { compared: 900_000, differences: [] });
+  assert.deepEqual(await compareLines(ours, theirs), { compared: 150_000, differences: [] });
   runs = false;
   assert.ok(turns > pieces.length, `${turns} turns`);
 });
