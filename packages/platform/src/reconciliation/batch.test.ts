@@ -382,9 +382,7 @@ test('150,000 lines are read and compared in turns that hold nobody up', async (
     amount_in_cents: n,
   });
   const all = Array.from({ length: 150_000 }, (_, n) => line(n));
-  const ours = Array.from({ length: 30 }, (_, page) =>
-    all.slice(page * 5_000, (page + 1) * 5_000),
-  );
+  const ours = Array.from({ length: 30 }, (_, page) => all.slice(page * 5_000, (page + 1) * 5_000));
   const text = Buffer.from(all.map((one) => Object.values(one).join(',')).join('\n'));
   /** As a socket gives them. */
   const pieces = Array.from({ length: Math.ceil(text.length / 65_536) }, (_, n) =>
