@@ -16,14 +16,10 @@ const realNow = Date.now;
 
 /** Lets this process draw from the seed and read the world's wall clock. Returns what ends that. */
 export function belongTo(seed: number, now: () => number): () => void {
-  const random = seededRandom(seed);
-  const fill = <T extends NodeJS.ArrayBufferView>(buffer: T): T => {
-    const bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
-    for (let at = 0; at < bytes.length; at += 1) bytes[at] = Math.floor(random() * 256);
-    return buffer;
-  };
+  const fill = fillerOf(seed);
   const seeded = {
-    randomFillSync: fill,
+    // Fills the stores from which the database and `uuid` draw, and which worlds share: when one is empty is no part of the story of a world.
+    randomFillSync: fillerOf(seed),
     randomBytes: (size: number) => fill(Buffer.alloc(size)),
     randomUUID: () => {
       const hex = fill(Buffer.alloc(16)).toString('hex');
@@ -32,6 +28,16 @@ export function belongTo(seed: number, now: () => number): () => void {
   };
   take(seeded, fill, now);
   return () => take(real, realValues, realNow);
+}
+
+/** Fills buffers with the chance of a seed. */
+function fillerOf(seed: number) {
+  const random = seededRandom(seed);
+  return <T extends NodeJS.ArrayBufferView>(buffer: T): T => {
+    const bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
+    for (let at = 0; at < bytes.length; at += 1) bytes[at] = Math.floor(random() * 256);
+    return buffer;
+  };
 }
 
 function take(functions: object, getRandomValues: unknown, now: () => number): void {
