@@ -10,12 +10,11 @@ import {
   isPaymentStatus,
   PlatformPaymentId,
   Refusal,
-  type BatchStatement,
   type Detail,
   type Difference,
   type PaymentStatus,
 } from '@duebridge/contract';
-import { statementBuilder, type StatementLine } from './statement.ts';
+import type { StatementLine } from './statement.ts';
 
 const idCheck = compileCheck(PlatformPaymentId);
 /** Problems named in one answer: enough to fix an export. */
@@ -31,24 +30,14 @@ interface TheirLine {
   readonly lines: number;
 }
 
-/** An export. */
-export interface ExportFile {
-  readonly lines: Map<string, TheirLine>;
-  /** Null unless its lines are in the order of their ids, as those of the partner kit are. */
-  readonly statement: BatchStatement | null;
-}
+/** An export, by ids. */
+export type ExportFile = ReadonlyMap<string, TheirLine>;
 
 /** Reads an export that arrives in pieces; a heading is skipped. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST. */
-export async function readExport(
-  platform_batch_id: string,
-  file: AsyncIterable<Uint8Array>,
-): Promise<ExportFile> {
+export async function readExport(file: AsyncIterable<Uint8Array>): Promise<ExportFile> {
   const lines = new Map<string, TheirLine>();
-  const statement = statementBuilder(platform_batch_id);
   const details: Detail[] = [];
   let number = 0;
-  let last = '';
-  let isInOrder = true;
   for await (const texts of textsOf(file)) {
     for (const text of texts) {
       number += 1;
@@ -66,14 +55,11 @@ export async function readExport(
         amount_in_cents: amount_in_cents + (before?.amount_in_cents ?? 0),
         lines: 1 + (before?.lines ?? 0),
       });
-      statement.add(line);
-      isInOrder &&= platform_payment_id >= last;
-      last = platform_payment_id;
     }
     await turn();
   }
   if (details.length > 0) throw new Refusal('INVALID_REQUEST', { details });
-  return { lines, statement: isInOrder ? statement.end() : null };
+  return lines;
 }
 
 /** The lines of each piece. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST for what is not UTF-8. */
@@ -126,7 +112,7 @@ export interface Compared {
 /** Compares our lines, page by page, with an export. An id that occurs twice there counts with the sum of its amounts. */
 export async function compareLines(
   ours: AsyncIterable<readonly StatementLine[]> | Iterable<readonly StatementLine[]>,
-  { lines }: Pick<ExportFile, 'lines'>,
+  lines: ExportFile,
 ): Promise<Compared> {
   const there = new Map(lines);
   const differences: Difference[] = [];

@@ -150,10 +150,10 @@ export async function reconcileFile(
   actor: string,
 ): Promise<Reconciliation> {
   const partner_id = await partnerOf(database, platform_batch_id);
-  const read = await readExport(platform_batch_id, file);
-  const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, read));
+  const lines = await readExport(file);
+  const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, lines));
   const result: Reconciliation = { platform_batch_id, method: 'csv', ...found };
-  await keep(database, partner_id, { result, theirs: read.statement }, actor);
+  await keep(database, partner_id, { result, theirs: null }, actor);
   return result;
 }
 
