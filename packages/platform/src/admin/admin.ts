@@ -42,7 +42,7 @@ import { registerDomains } from '../funding/domains.ts';
 import { pausePayment } from '../store/pause.ts';
 import { knownPayment } from '../store/payments.ts';
 import { resumePayment, withdrawPayment } from '../store/terminal.ts';
-import { askOf, closeReview, settleFundsByWord, type Closed } from './close-review.ts';
+import { closeReview, settleFundsByWord, type Closed } from './close-review.ts';
 import { keepReport, readReport } from './conformance.ts';
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
@@ -223,10 +223,10 @@ function mountPayments(
     const archived = await readArchived(database, platform_payment_id);
     const payment = { ...row, ...archived.fields };
     const bodies = operator.role !== 'viewer';
-    const [tried, audit, ask, partner] = await Promise.all([
+    const [tried, audit, [ask = null], partner] = await Promise.all([
       attempts.of(platform_payment_id, { bodies }),
       auditOfPayment(database, platform_payment_id, archived),
-      askOf(database, platform_payment_id),
+      listAsks(database, `payment/${platform_payment_id}`),
       registry.get(payment.partner_id),
     ]);
     const partner_held = payment.status === 'processing' ? (partner?.pause_reason ?? null) : null;

@@ -6,10 +6,9 @@
  *         that waits for a second person.
  * holds:  above the limit two different persons must ask for the same (store/asks.ts).
  */
-import type { AskView, CloseByWord, SettleFunds } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
+import type { CloseByWord, SettleFunds } from '@duebridge/contract';
 import { assertClosable, closePayment, type ReviewDependencies } from '../engine/review.ts';
-import { askedBefore, dropAsk, listAsks, versionOfPayment, type Ask } from '../store/asks.ts';
+import { askedBefore, dropAsk, versionOfPayment, type Ask } from '../store/asks.ts';
 import { knownPayment, type PaymentRow } from '../store/payments.ts';
 import { settleByWord } from '../store/terminal.ts';
 
@@ -23,15 +22,6 @@ export interface CloseDependencies extends ReviewDependencies {
 export interface Closed {
   readonly outcome: 'done' | 'second_person_needed';
   readonly payment: PaymentRow;
-}
-
-/** The ask about a payment that waits for a second person, or null. */
-export async function askOf(
-  database: Database,
-  platform_payment_id: string,
-): Promise<AskView | null> {
-  const [ask] = await listAsks(database, `payment/${platform_payment_id}`);
-  return ask ?? null;
 }
 
 /**

@@ -14,33 +14,13 @@ import { withoutOperatorsReason } from '../partners/registry.ts';
 import { assertRole, type Operator } from './operators.ts';
 
 /** Whose a thing named in the path is, and the answer to an unknown one. */
-const OWNERS: Readonly<
-  Record<
-    Exclude<Route['tiedBy'], 'self' | 'partner_id' | undefined>,
-    readonly [Statement, ErrorCode]
-  >
-> = {
-  platform_payment_id: [
-    sql(
-      'scope_payment',
-      'SELECT partner_id FROM duebridge_platform.payments WHERE platform_payment_id = $1',
-    ),
-    'PAYMENT_NOT_FOUND',
-  ],
-  platform_batch_id: [
-    sql(
-      'scope_batch',
-      'SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1',
-    ),
-    'BATCH_NOT_FOUND',
-  ],
-  remittance_id: [
-    sql(
-      'scope_remittance',
-      'SELECT partner_id FROM duebridge_platform.remittances WHERE remittance_id = $1',
-    ),
-    'NOT_FOUND',
-  ],
+const ownerIn = (table: string, key: string): Statement =>
+  sql(`scope_${table}`, `SELECT partner_id FROM duebridge_platform.${table} WHERE ${key} = $1`);
+type Owned = Exclude<Route['tiedBy'], 'self' | 'partner_id' | undefined>;
+const OWNERS: Readonly<Record<Owned, readonly [Statement, ErrorCode]>> = {
+  platform_payment_id: [ownerIn('payments', 'platform_payment_id'), 'PAYMENT_NOT_FOUND'],
+  platform_batch_id: [ownerIn('batches', 'platform_batch_id'), 'BATCH_NOT_FOUND'],
+  remittance_id: [ownerIn('remittances', 'remittance_id'), 'NOT_FOUND'],
 };
 
 /** Characters of an id of a payment, a batch or a remittance at most. */

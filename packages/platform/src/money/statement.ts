@@ -134,26 +134,27 @@ export async function readStatementOf(
 }
 
 /** The columns of the CSV, which `duebridge partner check-remittance` reads by their names. */
-const COLUMNS =
-  'kind,platform_payment_id,payment_id,account_id,amount_in_cents,platform_batch_id,note';
+const COLUMNS = [
+  'kind',
+  'platform_payment_id',
+  'payment_id',
+  'account_id',
+  'amount_in_cents',
+  'platform_batch_id',
+  'note',
+] as const;
 
 async function* csvOf(
-  remittance: RemittanceView,
+  { remittance_id, platform_batch_id, net_in_cents }: RemittanceView,
   pages: AsyncIterable<StatementLine[]>,
 ): AsyncGenerator<string> {
-  const { remittance_id, platform_batch_id, net_in_cents } = remittance;
-  const row = (cells: readonly (string | number)[]): string =>
-    `${cells.map(csvCell).join(',')}\r\n`;
-  yield `${COLUMNS}\r\n`;
-  for await (const page of pages) {
-    const rows = page.map((one) => {
-      const { kind, platform_payment_id, payment_id, account_id, amount_in_cents } = one;
-      const cells = [kind, platform_payment_id, payment_id, account_id, amount_in_cents];
-      return row([...cells, platform_batch_id, one.note]);
-    });
-    yield rows.join('');
-  }
-  yield row(['total', '', '', '', net_in_cents, platform_batch_id, remittance_id]);
+  const row = (line: Partial<Record<(typeof COLUMNS)[number], string | number>>): string => {
+    const cells = { ...line, platform_batch_id };
+    return `${COLUMNS.map((name) => csvCell(cells[name] ?? '')).join(',')}\r\n`;
+  };
+  yield `${COLUMNS.join(',')}\r\n`;
+  for await (const page of pages) yield page.map((one) => row({ ...one })).join('');
+  yield row({ kind: 'total', amount_in_cents: net_in_cents, note: remittance_id });
 }
 
 async function* camtOf(
