@@ -199,7 +199,7 @@ test('a payment ends once, with its times in order and its reason only when it f
   assert.deepEqual(ended.toSorted(), all.filter((id) => id !== 'end-open').toSorted());
 });
 
-test('a payment is found to be applied when it is due, and no other is [RU3 KT13 EE7]', async () => {
+test('a payment is found to be applied when it is due, and no other is [RU3 KT13 EE7 F87]', async () => {
   const query: UnfinishedQuery = {
     ageMs: 60_000,
     replica_id: HERE,

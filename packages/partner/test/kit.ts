@@ -1,8 +1,6 @@
 /** Shared by the tests of this package: a partner server on a fresh database, and an HTTP client for it. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
 import { createServer, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
@@ -286,23 +284,4 @@ export async function linesIn<T>(kind: CsvKind<T>, csv: string): Promise<T[]> {
   const lines: T[] = [];
   for await (const page of csvPages(kind, [csv], await checkCsv(kind, [csv]))) lines.push(...page);
   return lines;
-}
-
-/** Sends a payment with the header `name` twice, as bytes; returns the first line of the answer. A name that ends in `key` carries the key. */
-export async function putWithHeaderTwice(url: string, name: string): Promise<string> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  await once(socket, 'connect');
-  const body = instruction();
-  const values: Record<string, string> = {
-    'x-api-key': withKey['x-api-key'],
-    'Content-Type': 'application/json',
-    [name]: name.endsWith('key') ? withKey['x-api-key'] : 'application/json',
-  };
-  const headers = Object.entries(values).map(([header, value]) => `${header}: ${value}`);
-  headers.push(`${name}: ${values[name] ?? ''}`, `Content-Length: ${body.length}`, 'Host: x');
-  socket.write(`PUT ${paymentPath('p')} HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n${body}`);
-  const [bytes] = (await once(socket, 'data')) as [Buffer];
-  socket.destroy();
-  return bytes.toString('latin1').split('\r\n', 1)[0] ?? '';
 }
