@@ -214,7 +214,7 @@ test('no text in a mail adds a header or turns the direction of what is read', (
   assert.doesNotMatch(subject + text, /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/);
 });
 
-test('mail that was off for a week starts with the latest day, and does not send what is late', async () => {
+test('mail that was off for a week starts with the latest day, and says of what is late that it is not sent', async () => {
   const old = '01900000-0000-7000-8000-000000000001';
   await platform.database.query(
     `INSERT INTO duebridge_platform.mails (platform_payment_id, kind, due_at)
@@ -242,6 +242,18 @@ test('mail that was off for a week starts with the latest day, and does not send
     tried.map((row) => row.id),
     [late],
   );
+  const [open] = await platform.database.query<{ open: number }>(
+    `SELECT count(*)::int AS open FROM duebridge_platform.mails WHERE platform_payment_id < '01900001' AND sent_at IS NULL AND given_up_at IS NULL
+        AND due_at < now() - interval '1 day'`,
+  );
+  assert.deepEqual(open, { open: 0 });
+  const said = platform.logged.map((line) => JSON.parse(line) as { msg: string; mails?: number });
+  const lines = said.filter(({ msg }) => msg === 'mails that are a day late are not sent');
+  assert.equal(
+    lines.reduce((sum, { mails = 0 }) => sum + mails, 0),
+    6_000,
+  );
+  assert.ok(said.some(({ msg }) => msg.startsWith('mail was off for more than a day')));
 });
 
 testInRealTime(

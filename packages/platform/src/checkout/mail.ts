@@ -59,22 +59,35 @@ const progressStatement = sql(
  * Queues the mails of a stretch of time, and says whether there is more. A payment's end time is taken before its transaction commits,
  * so each read overlaps the last by a minute, which is longer than any statement may run. Mails already queued are left as they are.
  */
-async function queueMails(database: Database): Promise<boolean> {
+async function queueMails(database: Database, log: Log): Promise<boolean> {
   return database.transaction(async (tx) => {
     // The lock is on this one row of a registry: a sharded database locks no rows that it has to look for.
-    const [span] = await tx.query<{ from: string; to: string; more: boolean }>(spanStatement);
+    const [span] = await tx.query<Span>(spanStatement);
     if (span === undefined) return false;
+    if (span.skipped !== null)
+      log.warn(
+        { from: span.skipped, to: span.from },
+        'mail was off for more than a day: what ended then is not mailed',
+      );
     await tx.query(queueStatement, [span.from, span.to]);
     await tx.query(movedStatement, [span.to]);
     return span.more;
   });
 }
 const MAIL_FROM = `greatest(read_to, clock_timestamp() - interval '${LATE_HOURS} hours')`;
+interface Span {
+  readonly from: string;
+  readonly to: string;
+  readonly more: boolean;
+  /** Since when nothing is mailed, where that is more than a day ago. */
+  readonly skipped: string | null;
+}
 /** After mail was off for long, the latest day is read, SPAN_MINUTES in a statement: nobody waits for an older receipt. */
 const spanStatement = sql(
   'mail_span',
   `SELECT ${MAIL_FROM}::text AS from, least(clock_timestamp(), ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes')::text AS to,
-          ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes' < clock_timestamp() AS more
+          ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes' < clock_timestamp() AS more,
+          CASE WHEN read_to < clock_timestamp() - interval '${LATE_HOURS} hours' THEN read_to::text END AS skipped
      FROM duebridge_platform.mail_progress FOR UPDATE`,
 );
 const queueStatement = sql(
@@ -93,12 +106,16 @@ const movedStatement = sql(
   'mail_moved',
   `UPDATE duebridge_platform.mail_progress SET read_to = $1::timestamptz`,
 );
+const lateStatement = sql(
+  'mail_late',
+  `UPDATE duebridge_platform.mails SET given_up_at = now()
+    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours' RETURNING 1`,
+);
 const claimStatement = sql(
   'mail_claim',
   `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
-                                   WHERE sent_at IS NULL AND given_up_at IS NULL
-                                     AND due_at BETWEEN now() - interval '${LATE_HOURS} hours' AND now()
+                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries, queued_at::text`,
 );
@@ -139,11 +156,13 @@ type Content = Pick<
 export async function keepMailing(
   dependencies: MailDependencies & { signal: AbortSignal },
 ): Promise<void> {
-  const { database, transport } = dependencies;
+  const { database, log, transport } = dependencies;
   const mailer = createTransport(transport.url);
   await repeatedly(dependencies, POLL_EVERY_MS, 'could not read the mail queue', async () => {
     await database.query(progressStatement);
-    const more = await queueMails(database);
+    const more = await queueMails(database, log);
+    const late = await database.query(lateStatement);
+    if (late.length > 0) log.warn({ mails: late.length }, 'mails that are a day late are not sent');
     const due = await database.query<Claimed>(claimStatement);
     for (const mail of due) await sendOne(dependencies, mailer, mail);
     // No pause while there is more: a backlog drains as fast as the mail server accepts it.
