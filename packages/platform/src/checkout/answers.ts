@@ -30,14 +30,6 @@ export interface Answered {
   readonly refusal: Refusal | undefined;
 }
 
-/** The answers of this process. */
-export interface Answers {
-  /** Counts one. */
-  note(answered: Answered): void;
-  /** Writes what was counted. */
-  flush(): Promise<void>;
-}
-
 /** Why, in a sentence, where the code alone does not say it. */
 const CAUSES: Readonly<Record<string, string>> = {
   UNAUTHORIZED: 'X-Api-Key is missing, wrong, expired or revoked.',
@@ -76,13 +68,17 @@ const listStatement = sql(
     WHERE partner_id = $1 ORDER BY last_at DESC LIMIT ${MAX_SHOWN}`,
 );
 
-/** Opens the counting. Call `flush` every second or two, and when stopping. */
-export function openAnswers(options: { database: Database; clock: Clock; log: Log }): Answers {
+/** The answers of this process. */
+export type Answers = ReturnType<typeof openAnswers>;
+
+/** Opens the counting. */
+export function openAnswers(options: { database: Database; clock: Clock; log: Log }) {
   const { database, clock, log } = options;
   let kinds = new Map<string, Kind>();
   let unverified = 0;
   return {
-    note({ client_id, isVerified, status, request_id, refusal }) {
+    /** Counts one. */
+    note({ client_id, isVerified, status, request_id, refusal }: Answered): void {
       const now = clock.now();
       const hour = new Date(Math.floor(now / HOUR_MS) * HOUR_MS).toISOString();
       const code = refusal?.code ?? '';
@@ -98,7 +94,8 @@ export function openAnswers(options: { database: Database; clock: Clock; log: Lo
         kinds.set(key, { client_id, hour, status, code, cause, count: 1, last_at: at, request_id });
       }
     },
-    async flush() {
+    /** Writes what was counted: to be called every second or two, and when stopping. */
+    async flush(): Promise<void> {
       if (kinds.size === 0) return;
       // In one order at every replica, so that two writes never wait for each other.
       const rows = [...kinds].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);

@@ -47,17 +47,6 @@ import type { PaymentRow, Queryable } from '../store/payments.ts';
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
 const ACCOUNT_DEADLINE_MS = 5_000;
 
-/** Stage 4. */
-export interface Payments {
-  /**
-   * Returns the payment that this confirm asks for, whether made now or earlier. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
-   * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (the id is not the flow's, or hours old), INVALID_REQUEST (no such funding method).
-   */
-  confirm(session: Session, request: FlowPaymentRequest): Promise<PaymentRow>;
-  /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, including another customer's. */
-  read(session: Session, platform_payment_id: string): Promise<PaymentRow>;
-}
-
 /** The result of a confirm: an existing payment, or a new one with its place in the flow's sequence. */
 type Decision =
   | { readonly kind: 'give'; readonly payment: PaymentRow }
@@ -86,11 +75,18 @@ interface Confirm {
   readonly request: FlowPaymentRequest;
 }
 
+/** Stage 4. */
+export type Payments = ReturnType<typeof openPayments>;
+
 /** Opens stage 4. */
-export function openPayments(stage: Stage4): Payments {
+export function openPayments(stage: Stage4) {
   const { database, clock } = stage;
   return {
-    async confirm(session, request) {
+    /**
+     * Returns the payment that this confirm asks for, whether made now or earlier. Throws Refusal ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE,
+     * PARTNER_UNREACHABLE (nothing was stored), CONFLICT (the id is not the flow's, or hours old), INVALID_REQUEST (no such funding method).
+     */
+    async confirm(session: Session, request: FlowPaymentRequest): Promise<PaymentRow> {
       if (!isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
       const { made } = await readSequence(database, session);
       const decision = await decide(database, session, request, made, clock.now());
@@ -107,7 +103,8 @@ export function openPayments(stage: Stage4): Payments {
       });
     },
 
-    async read(session, platform_payment_id) {
+    /** A payment of the session's flow. Throws Refusal PAYMENT_NOT_FOUND for any other id, including another customer's. */
+    async read(session: Session, platform_payment_id: string): Promise<PaymentRow> {
       const payment = await flowPayment(database, session, platform_payment_id);
       if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
       return payment;

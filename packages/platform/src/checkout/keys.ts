@@ -43,40 +43,6 @@ export interface Client {
   readonly key_id: string;
 }
 
-/** Issues, rotates, verifies and revokes API keys. */
-export interface ClientKeys {
-  /**
-   * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The key is returned only here.
-   * It expires after `validForDays`; undefined means never.
-   * Throws Refusal NOT_FOUND for a client that is not the partner's, CONFLICT when two keys are active.
-   */
-  issue(
-    partner_id: string,
-    client_id: string | undefined,
-    actor: string,
-    validForDays?: number,
-  ): Promise<ClientKeyGrant>;
-  /** All keys of a partner, oldest first, without their secrets. */
-  list(partner_id: string): Promise<ClientKeyView[]>;
-  /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that is not the partner's. */
-  revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView>;
-  /**
-   * Ends a client's tokens and sessions: after a key leaked, what was made with it must make no further payments. Confirmed payments
-   * continue. Throws Refusal NOT_FOUND for a client that is not the partner's.
-   */
-  revokeAccess(
-    partner_id: string,
-    client_id: string,
-    reason: string,
-    actor: string,
-  ): Promise<RevokedAccess>;
-  /**
-   * Identifies the client by its credentials. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
-   * for a missing header and for a wrong, expired or revoked key, after the same work as for a right one (decision 6).
-   */
-  verify(client_id: string | undefined, api_key: string | undefined): Promise<Client>;
-}
-
 interface ActiveKey {
   readonly partner_id: string;
   readonly key_id: string | null;
@@ -124,13 +90,16 @@ const revokeAccess = sql(
    SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`,
 );
 
+/** Issues, rotates, verifies and revokes API keys. */
+export type ClientKeys = ReturnType<typeof openClientKeys>;
+
 /** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */
 export function openClientKeys(options: {
   database: Database;
   pepper: KeyObject;
   clock: Clock;
   log: Log;
-}): ClientKeys {
+}) {
   const { database, pepper, clock, log } = options;
   const store = openKeyStore({
     database,
@@ -150,7 +119,17 @@ export function openClientKeys(options: {
     database.query<ClientKeyView>(selectKeys, [partner_id]);
 
   return {
-    async issue(partner_id, given, actor, days) {
+    /**
+     * Issues a key for a new client of the partner, or a second one for an existing client (rotation). The key is returned only here.
+     * It expires after `days`; undefined means never.
+     * Throws Refusal NOT_FOUND for a client that is not the partner's, CONFLICT when two keys are active.
+     */
+    async issue(
+      partner_id: string,
+      given: string | undefined,
+      actor: string,
+      days?: number,
+    ): Promise<ClientKeyGrant> {
       const client_id = given ?? `dbc_${randomBytes(16).toString('hex')}`;
       const [partner] = await database.query<{ mode: Mode }>(selectMode, [partner_id]);
       if (partner === undefined) throw new Refusal('NOT_FOUND');
@@ -173,9 +152,11 @@ export function openClientKeys(options: {
       return { partner_id, mode, client_id, api_key, ...issued };
     },
 
+    /** All keys of a partner, oldest first, without their secrets. */
     list,
 
-    async revoke(partner_id, key_id, actor) {
+    /** Revokes a key; revoking it again changes nothing. Throws Refusal NOT_FOUND for a key that is not the partner's. */
+    async revoke(partner_id: string, key_id: string, actor: string): Promise<ClientKeyView> {
       const row = (await list(partner_id)).find((one) => one.key_id === key_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
       const { client_id } = row;
@@ -187,7 +168,16 @@ export function openClientKeys(options: {
       return (await list(partner_id)).find((one) => one.key_id === key_id) ?? row;
     },
 
-    revokeAccess: (partner_id, client_id, reason, actor) =>
+    /**
+     * Ends a client's tokens and sessions: after a key leaked, what was made with it must make no further payments. Confirmed payments
+     * continue. Throws Refusal NOT_FOUND for a client that is not the partner's.
+     */
+    revokeAccess: (
+      partner_id: string,
+      client_id: string,
+      reason: string,
+      actor: string,
+    ): Promise<RevokedAccess> =>
       database.transaction(async (tx) => {
         const known = await tx.query(selectClient, [client_id, partner_id]);
         if (known.length === 0) throw new Refusal('NOT_FOUND');
@@ -199,7 +189,11 @@ export function openClientKeys(options: {
         return { client_id, ...count };
       }),
 
-    async verify(client_id, api_key) {
+    /**
+     * Identifies the client by its credentials. Throws Refusal NOT_FOUND for a client id that was never issued (ER1) and UNAUTHORIZED
+     * for a missing header and for a wrong, expired or revoked key, after the same work as for a right one (decision 6).
+     */
+    async verify(client_id: string | undefined, api_key: string | undefined): Promise<Client> {
       const keys =
         client_id === undefined || !CLIENT_ID_PATTERN.test(client_id)
           ? []

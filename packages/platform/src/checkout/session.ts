@@ -53,24 +53,6 @@ const TOKEN_RETRY_SECONDS = '60';
 /** RFC 6750: what every 401 of a Bearer operation carries. */
 const bearerChallenge = { 'WWW-Authenticate': 'Bearer' };
 
-/** Stage 3. */
-export interface Sessions {
-  /**
-   * Exchanges a token, and reads the bill in the same call if the partner answers, which saves the page a round trip. Throws
-   * Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of
-   * the partner's), MODE_MISMATCH (a test token on a live page, or the other way round), TOO_MANY_REQUESTS (the token has opened too
-   * many sessions).
-   */
-  open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant>;
-  /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never existed. */
-  authenticate(secret: string | undefined): Promise<Session>;
-  /**
-   * What the page shows. Throws Refusal ACCOUNT_NOT_FOUND (not found, inactive, or never named) and PARTNER_UNREACHABLE, both only
-   * while there is no payment: an existing payment is shown whatever the partner says.
-   */
-  read(session: Session): Promise<FlowSession>;
-}
-
 /** A token as `open` needs it; `open` is false after its end. */
 interface TokenFound {
   readonly partner_id: string;
@@ -104,6 +86,9 @@ const selectSession = sql(
      FROM duebridge_platform.sessions WHERE session_hash = ANY($1::bytea[]) AND expires_at > now()`,
 );
 
+/** Stage 3. */
+export type Sessions = ReturnType<typeof openSessions>;
+
 /** Opens stage 3. */
 export function openSessions(options: {
   database: Database;
@@ -114,7 +99,7 @@ export function openSessions(options: {
   /** Whether receipts are mailed. */
   mails: boolean;
   clock: Clock;
-}): Sessions {
+}) {
   const { database, registry, client, funding, sealer, mails, clock } = options;
   const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
   const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
@@ -177,24 +162,20 @@ export function openSessions(options: {
     };
   };
   return {
-    async open(token, request) {
+    /**
+     * Exchanges a token, and reads the bill in the same call if the partner answers, which saves the page a round trip. Throws
+     * Refusal TOKEN_INVALID (never issued, or long gone), TOKEN_EXPIRED, ORIGIN_NOT_ALLOWED (the page around the frame is not one of
+     * the partner's), MODE_MISMATCH (a test token on a live page, or the other way round), TOO_MANY_REQUESTS (the token has opened too
+     * many sessions).
+     */
+    async open(token: string | undefined, request: FlowSessionRequest): Promise<FlowSessionGrant> {
       const token_hash = hashSecret(token ?? '');
       const found = await tokens(token);
       const partner = found && (await registry.get(found.partner_id));
       if (found === undefined || partner === undefined) {
         throw new Refusal('TOKEN_INVALID', { headers: bearerChallenge });
       }
-      // Without an origin it is a page of the partner's own making; in a frame the browser has asked frame-ancestors already.
-      if (request.origin !== undefined && !partner.origins.includes(request.origin)) {
-        throw new Refusal('ORIGIN_NOT_ALLOWED');
-      }
-      if (request.partner_id !== undefined && request.partner_id !== partner.partner_id) {
-        const shown = await registry.get(request.partner_id);
-        if (shown !== undefined && shown.mode !== partner.mode)
-          throw new Refusal('MODE_MISMATCH', {
-            message: `The page is that of ${shown.partner_id}, which is ${shown.mode}; the token is of ${partner.partner_id}, which is ${partner.mode}`,
-          });
-      }
+      await assertPage(registry, partner, request);
       const session = newSecret('dbs_');
       const [opened] = await database.query<Session>(insertSession, [
         hashSecret(session),
@@ -212,14 +193,37 @@ export function openSessions(options: {
       return { session, session_id, expires_at, ...(bill === undefined ? {} : { bill }) };
     },
 
-    async authenticate(secret) {
+    /** The session of a secret. Throws Refusal SESSION_EXPIRED for one that has ended or never existed. */
+    async authenticate(secret: string | undefined): Promise<Session> {
       const session = await open(secret);
       if (session === undefined) throw new Refusal('SESSION_EXPIRED', { headers: bearerChallenge });
       return session;
     },
 
+    /**
+     * What the page shows. Throws Refusal ACCOUNT_NOT_FOUND (not found, inactive, or never named) and PARTNER_UNREACHABLE, both only
+     * while there is no payment: an existing payment is shown whatever the partner says.
+     */
     read,
   };
+}
+
+/** Throws Refusal ORIGIN_NOT_ALLOWED and MODE_MISMATCH for a page on which the token of this partner is not to be used. */
+async function assertPage(
+  registry: PartnerRegistry,
+  partner: Partner,
+  request: FlowSessionRequest,
+): Promise<void> {
+  // Without an origin it is a page of the partner's own making; in a frame the browser has asked frame-ancestors already.
+  if (request.origin !== undefined && !partner.origins.includes(request.origin)) {
+    throw new Refusal('ORIGIN_NOT_ALLOWED');
+  }
+  if (request.partner_id === undefined || request.partner_id === partner.partner_id) return;
+  const shown = await registry.get(request.partner_id);
+  if (shown === undefined || shown.mode === partner.mode) return;
+  throw new Refusal('MODE_MISMATCH', {
+    message: `The page is that of ${shown.partner_id}, which is ${shown.mode}; the token is of ${partner.partner_id}, which is ${partner.mode}`,
+  });
 }
 
 /** Looks up the row of a secret; a text that is no secret is not looked up. */

@@ -52,23 +52,7 @@ export interface Visit {
   readonly appearance: object;
 }
 
-export interface Visits {
-  /**
-   * Takes the form of a partner's page. Gives an id for the page's address, which opens nothing without the other value, in the cookie of
-   * its name. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST.
-   */
-  begin(
-    partner: Partner,
-    form: unknown,
-    origin: string | undefined,
-  ): { readonly id: string; readonly sealed: string };
-  /** The visit of an id and its cookie; undefined when one of them is missing, was altered or belongs elsewhere. */
-  read(partner_id: string, id: string, sealed: string | undefined): Visit | undefined;
-  /** The way back. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST. */
-  leave(session: Session, request: FlowReturnRequest): Promise<FlowReturn>;
-  /** The public keys of the results, as a JWK set: the one that signs, and those of sealing keys that are being replaced. */
-  readonly keys: { readonly keys: readonly JsonWebKey[] };
-}
+export type Visits = ReturnType<typeof openVisits>;
 
 /** `sealKeys` is the deployment's list of sealing keys, from which those of the results are derived: all replicas have the same. */
 export function openVisits(options: {
@@ -77,7 +61,7 @@ export function openVisits(options: {
   sealer: Sealer;
   sealKeys: string;
   clock: Clock;
-}): Visits {
+}) {
   const { database, registry, sealer, clock } = options;
   const keys = options.sealKeys.split(',').map((key) => signingKey(Buffer.from(key, 'base64')));
   const [current] = keys;
@@ -98,7 +82,11 @@ export function openVisits(options: {
   };
 
   return {
-    begin(partner, form, origin) {
+    /**
+     * Takes the form of a partner's page. Gives an id for the page's address, which opens nothing without the other value, in the cookie
+     * of its name. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST.
+     */
+    begin(partner: Partner, form: unknown, origin: string | undefined) {
       if (origin === undefined || !partner.origins.includes(origin)) {
         throw new Refusal('ORIGIN_NOT_ALLOWED');
       }
@@ -115,7 +103,8 @@ export function openVisits(options: {
       return { id, sealed };
     },
 
-    read(partner_id, id, sealed) {
+    /** The visit of an id and its cookie; undefined when one of them is missing, was altered or belongs elsewhere. */
+    read(partner_id: string, id: string, sealed: string | undefined): Visit | undefined {
       try {
         if (sealed === undefined) return undefined;
         return JSON.parse(sealer.open(sealed, placeOf(partner_id, id))) as Visit;
@@ -124,7 +113,11 @@ export function openVisits(options: {
       }
     },
 
-    async leave(session, { return_url, confirm_unanswered }) {
+    /** The way back. Throws Refusal ORIGIN_NOT_ALLOWED, INVALID_REQUEST. */
+    async leave(
+      session: Session,
+      { return_url, confirm_unanswered }: FlowReturnRequest,
+    ): Promise<FlowReturn> {
       const partner = await registry.get(session.partner_id);
       if (partner === undefined) throw new Refusal('ORIGIN_NOT_ALLOWED');
       checkReturnUrl(return_url, partner);
@@ -143,6 +136,7 @@ export function openVisits(options: {
       return { location: url.href };
     },
 
+    /** The public keys of the results, as a JWK set: the one that signs, and those of sealing keys that are being replaced. */
     keys: { keys: keys.map(({ jwk }) => jwk) },
   };
 }

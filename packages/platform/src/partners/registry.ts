@@ -67,24 +67,6 @@ export interface PartnerSecrets {
   readonly connection: PartnerConnection;
 }
 
-/** The registry. */
-export interface PartnerRegistry {
-  /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
-  add(registration: PartnerRegistration, actor: string): Promise<PartnerView>;
-  /** Changes what is given, also within `paths`, `budget` and `connection`. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
-  change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView>;
-  /** The partner as it was at most five seconds ago; undefined when there is none. */
-  get(partner_id: string): Promise<Partner | undefined>;
-  /** A logo by its name; undefined when no partner ever had it. */
-  logo(name: string): Promise<Buffer | undefined>;
-  /** All partners, by id, read now. */
-  list(): Promise<PartnerView[]>;
-  /** The secrets to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
-  credentials(partner: Partner): PartnerSecrets;
-  /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
-  hold(partner_id: string, reason: string | null, actor: string): Promise<void>;
-}
-
 /** What the registry depends on. `sealKey` as `openSealer` reads it. */
 export interface PartnerRegistryOptions {
   readonly database: Database;
@@ -168,8 +150,11 @@ const holdStatement = sql(
      FROM held`,
 );
 
+/** The registry. */
+export type PartnerRegistry = ReturnType<typeof openPartnerRegistry>;
+
 /** Opens the registry over the database. Throws ConfigurationError when the sealing key cannot be used. */
-export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerRegistry {
+export function openPartnerRegistry(options: PartnerRegistryOptions) {
   const { database, clock } = options;
   const writing = { ...options, sealer: openSealer(options.sealKey) };
   const known = remember<Partner | undefined>({
@@ -178,29 +163,36 @@ export function openPartnerRegistry(options: PartnerRegistryOptions): PartnerReg
     keep: (partner) => partner !== undefined,
   });
   return {
-    add: (registration, actor) =>
+    /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
+    add: (registration: PartnerRegistration, actor: string): Promise<PartnerView> =>
       database.transaction((tx) => add(tx, writing, registration, actor)).then(toView, refuseTaken),
-    async change(partner_id, change, actor) {
+    /** Changes what is given, also within `paths`, `budget` and `connection`. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
+    async change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView> {
       const row = await database.transaction((tx) =>
         changeRow(tx, writing, partner_id, change, actor),
       );
       known.forget(partner_id);
       return toView(row);
     },
-    get: (partner_id) =>
+    /** The partner as it was at most five seconds ago; undefined when there is none. */
+    get: (partner_id: string): Promise<Partner | undefined> =>
       known.get(partner_id, async () => {
         const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
         return row && toPartner(row);
       }),
-    logo: (name) => storedLogo(database, name),
-    async list() {
+    /** A logo by its name; undefined when no partner ever had it. */
+    logo: (name: string) => storedLogo(database, name),
+    /** All partners, by id, read now. */
+    async list(): Promise<PartnerView[]> {
       const rows = await database.query<StoredPartner>(
         `SELECT ${COLUMNS} FROM duebridge_platform.partners ORDER BY partner_id`,
       );
       return rows.map(toView);
     },
-    credentials: (partner) => openSecrets(writing.sealer, partner),
-    async hold(partner_id, reason, actor) {
+    /** The secrets to call this partner with: for partner-client alone. Throws ConfigurationError when they do not open. */
+    credentials: (partner: Partner) => openSecrets(writing.sealer, partner),
+    /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
+    async hold(partner_id: string, reason: string | null, actor: string): Promise<void> {
       await database.query(holdStatement, [partner_id, reason, actor]);
       known.forget(partner_id);
     },
