@@ -29,37 +29,6 @@ const MAX_BATCH = 500;
 /** Tokens waiting at most: about one second of load; beyond that, requests get 503 and are retried. */
 const MAX_QUEUED = 10_000;
 
-/** A token just made. */
-export interface TokenGrant {
-  /** Shown once; opens the flow. */
-  readonly token: string;
-  /** ISO 8601, UTC: the answer's header Token-Expires-At. */
-  readonly expires_at: string;
-}
-
-/** Stage 2. */
-export interface Tokens {
-  /**
-   * Makes a token for the client's customer. Throws Refusal INVALID_REQUEST (biller_id missing from an aggregator, or another
-   * biller's), NOT_FOUND (the account cannot be found, ER1).
-   */
-  create(caller: Client, request: TokenRequest): Promise<TokenGrant>;
-  /** Resolves when every token requested so far is stored or refused. */
-  drain(): Promise<void>;
-}
-
-interface TokenRow {
-  readonly token_hash: Buffer;
-  readonly client_id: string;
-  readonly partner_id: string;
-  readonly customer_id: string;
-  readonly sealed: string;
-  readonly email_digest: Buffer;
-  readonly account: Account | undefined;
-  readonly flow_id: Buffer | null;
-  readonly balance: string | null;
-}
-
 interface Account {
   readonly biller_id: string;
   readonly account_id: string;
@@ -71,15 +40,17 @@ const insertTokens = sql(
   `WITH customer AS (
      INSERT INTO duebridge_platform.customers (customer_id, partner_id, sealed, email_digest, erase_after)
      SELECT customer_id, partner_id, sealed, email_digest, now() + interval '${UNPAID_HOURS} hours'
-       FROM unnest($4::uuid[], $3::text[], $5::text[], $10::bytea[]) AS item (customer_id, partner_id, sealed, email_digest)
+       FROM jsonb_to_recordset($1::jsonb) AS item (customer_id uuid, partner_id text, sealed text, email_digest bytea)
    )
    INSERT INTO duebridge_platform.tokens (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at)
-   SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance::jsonb,
-          now() + interval '${TOKEN_MINUTES} minutes'
-     FROM unnest($1::bytea[], $2::text[], $3::text[], $4::uuid[], $6::text[], $7::text[], $8::bytea[], $9::text[])
-       AS item (token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance)
+   SELECT token_hash, client_id, partner_id, customer_id, biller_id, account_id, flow_id, balance, now() + interval '${TOKEN_MINUTES} minutes'
+     FROM jsonb_to_recordset($1::jsonb) AS item (token_hash bytea, client_id text, partner_id text, customer_id uuid, biller_id text,
+                                                 account_id text, flow_id bytea, balance jsonb)
    RETURNING expires_at`,
 );
+
+/** Stage 2. */
+export type Tokens = ReturnType<typeof openTokens>;
 
 /** Opens stage 2. `pepper` is the server's secret under which customers are known again. */
 export function openTokens(options: {
@@ -90,25 +61,15 @@ export function openTokens(options: {
   pepper: KeyObject;
   clock: Clock;
   log: Log;
-}): Tokens {
+}) {
   const { database, registry, client, sealer, pepper, clock, log } = options;
-
-  const rows = groupCommit<TokenRow, string>({
+  const rows = groupCommit<object, string>({
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
     clock,
     async flush(items) {
       const stored = await database.query<{ expires_at: string }>(insertTokens, [
-        items.map((item) => item.token_hash),
-        items.map((item) => item.client_id),
-        items.map((item) => item.partner_id),
-        items.map((item) => item.customer_id),
-        items.map((item) => item.sealed),
-        items.map((item) => item.account?.biller_id ?? null),
-        items.map((item) => item.account?.account_id ?? null),
-        items.map((item) => item.flow_id),
-        items.map((item) => item.balance),
-        items.map((item) => item.email_digest),
+        JSON.stringify(items),
       ]);
       // One statement has one now(), so all rows have the same expiry, in whatever order they come back.
       return stored.map((row) => row.expires_at);
@@ -116,7 +77,11 @@ export function openTokens(options: {
   });
 
   return {
-    async create(caller, request) {
+    /**
+     * Makes a token for the client's customer: shown once, it opens the flow until `expires_at` (ISO 8601, UTC). Throws Refusal
+     * INVALID_REQUEST (biller_id missing from an aggregator, or another biller's), NOT_FOUND (the account cannot be found, ER1).
+     */
+    async create(caller: Client, request: TokenRequest) {
       const partner = await registry.get(caller.partner_id);
       if (partner === undefined) throw new Refusal('NOT_FOUND');
       const account = accountOf(partner, request);
@@ -126,7 +91,7 @@ export function openTokens(options: {
       const customer_id = uuidv7();
       const { first_name, last_name, email, phone_number, address, balance } = request;
       const expires_at = await rows.add({
-        token_hash: hashSecret(token),
+        token_hash: hex(hashSecret(token)),
         client_id: caller.client_id,
         partner_id: partner.partner_id,
         customer_id,
@@ -134,19 +99,21 @@ export function openTokens(options: {
           JSON.stringify({ first_name, last_name, email, phone_number, address }),
           `customers/${customer_id}`,
         ),
-        account,
+        ...account,
         flow_id:
-          account === undefined
-            ? null
-            : flowId(pepper, { partner_id: partner.partner_id, ...account, email }),
-        email_digest: emailDigest(pepper, email),
-        balance: balance === undefined ? null : JSON.stringify(pickBalance(balance)),
+          account && hex(flowId(pepper, { partner_id: partner.partner_id, ...account, email })),
+        email_digest: hex(emailDigest(pepper, email)),
+        balance: balance && pickBalance(balance),
       });
       return { token, expires_at };
     },
+    /** Resolves when every token requested so far is stored or refused. */
     drain: () => rows.drain(),
   };
 }
+
+/** Bytes as PostgreSQL reads them from text. */
+const hex = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
 
 /** The account that the customer is to pay, or undefined when the partner named none (TR4, decision 20). */
 function accountOf(partner: Partner, request: TokenRequest): Account | undefined {
