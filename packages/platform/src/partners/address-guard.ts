@@ -52,7 +52,7 @@ export function isPublicAddress(address: string): boolean {
 }
 
 /** A name's addresses were all refused. */
-export class AddressRefused extends Error {
+class AddressRefused extends Error {
   override readonly name = 'AddressRefused';
   readonly code = 'ADDRESS_REFUSED';
   constructor() {

@@ -28,14 +28,8 @@ import {
   type Metrics,
   type Span,
 } from '@duebridge/runtime';
-import {
-  openTokenSource,
-  type Access,
-  type NotSent,
-  type OAuthCredentials,
-  type TokenSource,
-} from './oauth-client.ts';
-import { openPeer, type Exchange, type Peer, type Reply } from './http-call.ts';
+import { callsWithToken, type NotSent } from './oauth-client.ts';
+import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 import { testReply } from './test-amounts.ts';
@@ -89,34 +83,6 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The client of all partners. No method throws for anything a partner or the network does. */
-export interface PartnerClient {
-  /**
-   * B1: for a customer who waits; `deadlineMs` defaults to 5 s. The reads of a partner, in each process and beside the calls of the engine,
-   * stay within its calls a second: what exceeds them is `unreachable` at once.
-   */
-  getAccount(partner: Partner, account: AccountKey, options?: CallOptions): Promise<AccountOutcome>;
-  /** B2. */
-  getBalance(partner: Partner, account: AccountKey, options?: CallOptions): Promise<BalanceOutcome>;
-  /** B4: the PUT; the same bytes for the same payment, always (PL2). */
-  submit(partner: Partner, payment: Intent, options?: CallOptions): Promise<Exchange | NotSent>;
-  /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
-  poll(
-    partner: Partner,
-    payment: Intent,
-    options?: CallOptions & { readonly waitSeconds?: number },
-  ): Promise<Exchange | NotSent>;
-  /** The statement of a batch (decision 26, an extension). */
-  getStatement(
-    partner: Partner,
-    platform_batch_id: string,
-    options?: CallOptions,
-  ): Promise<Exchange | NotSent>;
-  /** Drops the connections to a partner: answers were crossed on one of them (F27). */
-  reset(partner: Partner): void;
-  close(): Promise<void>;
-}
-
 /** What the client depends on. */
 export interface PartnerClientOptions {
   readonly registry: PartnerRegistry;
@@ -132,9 +98,6 @@ export interface PartnerClientOptions {
 const INTERACTIVE_DEADLINE_MS = 5_000;
 /** Connections for reads that a customer waits for, separate from those of the engine, so that polls never block them. */
 const INTERACTIVE_CONNECTIONS = 8;
-/** The token endpoint counts as unreachable when it takes longer. */
-const TOKEN_DEADLINE_MS = 10_000;
-
 /**
  * The bytes of a PUT. The order of the fields is part of what never changes (PL2): a retry after an upgrade must not differ.
  */
@@ -143,18 +106,17 @@ function instructionBytes(payment: Intent): string {
   return JSON.stringify({ amount_in_cents, platform_batch_id, platform_payment_id });
 }
 
+/** The client of all partners. No method throws for anything a partner or the network does. */
+export type PartnerClient = ReturnType<typeof createPartnerClient>;
+
 /** Opens the client. Connections, tokens and keys are kept per partner and recreated when its registration changes. */
-export function createPartnerClient(options: PartnerClientOptions): PartnerClient {
+export function createPartnerClient(options: PartnerClientOptions) {
   const lines = new Map<string, Line>();
   const fetches = options.metrics?.counter(
     'duebridge_token_fetches_total',
     'Requests to partners’ token endpoints, by what came of them',
     ['partner_id', 'outcome'],
   );
-  const fetched = (partner_id: string, outcome: string): void => {
-    fetches?.inc({ partner_id, outcome });
-    if (outcome !== 'granted') options.log.warn({ partner_id, outcome }, 'no access token');
-  };
   const drop = async (partner_id: string): Promise<void> => {
     const line = lines.get(partner_id);
     lines.delete(partner_id);
@@ -165,58 +127,80 @@ export function createPartnerClient(options: PartnerClientOptions): PartnerClien
     const known = lines.get(partner_id);
     if (known?.serves(partner) === true) return known;
     void drop(partner_id);
-    const line = openLine(options, partner, (outcome) => fetched(partner_id, outcome));
+    const line = openLine(options, partner, (outcome) => {
+      fetches?.inc({ partner_id, outcome });
+      if (outcome !== 'granted') options.log.warn({ partner_id, outcome }, 'no access token');
+    });
     lines.set(partner_id, line);
     return line;
   };
   return {
-    async getAccount(partner, account, given) {
-      const answer = await lineOf(partner).read('get_account', account, given);
-      return answer === undefined ? OVER_BUDGET : judgeAccount(account, answer);
-    },
-    async getBalance(partner, account, given) {
-      const answer = await lineOf(partner).read('get_balance', account, given);
-      return answer === undefined ? OVER_BUDGET : judgeBalance(answer);
-    },
-    async submit(partner, payment, given) {
-      const request = {
+    /**
+     * B1: for a customer who waits; `deadlineMs` defaults to 5 s. The reads of a partner, in each process and beside the calls of the
+     * engine, stay within its calls a second: what exceeds them is `unreachable` at once.
+     */
+    getAccount: async (
+      partner: Partner,
+      account: AccountKey,
+      given?: CallOptions,
+    ): Promise<AccountOutcome> =>
+      judgeAccount(account, await lineOf(partner).read('get_account', account, given)),
+    /** B2. */
+    getBalance: async (
+      partner: Partner,
+      account: AccountKey,
+      given?: CallOptions,
+    ): Promise<BalanceOutcome> =>
+      judgeBalance(await lineOf(partner).read('get_balance', account, given)),
+    /** B4: the PUT; the same bytes for the same payment, always (PL2). */
+    submit: (partner: Partner, payment: Intent, given?: CallOptions): Promise<Exchange | NotSent> =>
+      sendFor(options, lineOf(partner), partner, payment, {
+        ...given,
         operation: 'put_account_payment',
-        values: keyOf(payment),
         body: instructionBytes(payment),
-      } as const;
-      return sendFor(options, lineOf(partner), partner, payment, request, given);
-    },
-    async poll(partner, payment, { waitSeconds = 0, ...given } = {}) {
-      const deadlineMs = (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000;
-      const request = {
+      }),
+    /** B5: the read that is polled; `waitSeconds` asks the partner to hold the answer until there is news (decision 24). */
+    poll: (
+      partner: Partner,
+      payment: Intent,
+      { waitSeconds = 0, ...given }: CallOptions & { readonly waitSeconds?: number } = {},
+    ): Promise<Exchange | NotSent> =>
+      sendFor(options, lineOf(partner), partner, payment, {
+        ...given,
+        deadlineMs: (given.deadlineMs ?? partner.budget.call_timeout_ms) + waitSeconds * 1_000,
         operation: 'get_account_payment',
-        values: keyOf(payment),
         ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
-      } as const;
-      return sendFor(options, lineOf(partner), partner, payment, request, { ...given, deadlineMs });
-    },
-    getStatement: async (partner, platform_batch_id, given) =>
-      lineOf(partner).send(
-        { operation: 'get_batch_statement', values: { platform_batch_id } },
-        given,
-      ),
-    reset: ({ partner_id }) => void drop(partner_id),
-    close: async () => void (await Promise.all([...lines.keys()].map(drop))),
+      }),
+    /** The statement of a batch (decision 26, an extension). */
+    getStatement: (
+      partner: Partner,
+      platform_batch_id: string,
+      given?: CallOptions,
+    ): Promise<Exchange | NotSent> =>
+      lineOf(partner).send({
+        ...given,
+        operation: 'get_batch_statement',
+        values: { platform_batch_id },
+      }),
+    /** Drops the connections to a partner: answers were crossed on one of them (F27). */
+    reset: ({ partner_id }: Partner): void => void drop(partner_id),
+    close: async (): Promise<void> => void (await Promise.all([...lines.keys()].map(drop))),
   };
 }
 
-const OVER_BUDGET = { kind: 'unreachable', reason: 'over_budget' } as const;
-
-/** One operation, before credentials and ids are added. */
-interface Request {
+/** One operation, before credentials are added. */
+interface Request extends CallOptions {
   readonly operation: keyof Partner['paths'];
+  /** What fills the fields of its path. */
   readonly values: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly interactive?: boolean;
+  /** Where the caller names the request: its id, and its span. */
+  readonly named?: { readonly id: string; readonly span: Span };
 }
 
-const methodOf = ({ body }: Request): 'GET' | 'PUT' => (body === undefined ? 'GET' : 'PUT');
+const methodOf = ({ body }: Pick<Request, 'body'>): 'GET' | 'PUT' =>
+  body === undefined ? 'GET' : 'PUT';
 
 type Line = ReturnType<typeof openLine>;
 
@@ -227,45 +211,53 @@ function openLine(
   fetched: (outcome: string) => void,
 ) {
   const { auth, connection } = registry.credentials(madeFor);
-  const peer = (url: URL, connections: number): Peer =>
-    openPeer(url.origin, { connections, allowPrivateAddresses, connection });
   const base = new URL(madeFor.base_url);
+  const basePath = base.pathname.replace(/\/+$/, '');
   const { max_calls_per_second: perSecond, max_concurrent_calls: calls } = madeFor.budget;
   const reads = rateLimiter({ perSecond, burst: perSecond, maxKeys: 1, clock });
+  const peers: Peer[] = [];
+  const peer = ({ origin }: URL, connections: number): Peer => {
+    const opened = openPeer(origin, { connections, allowPrivateAddresses, connection });
+    peers.push(opened);
+    return opened;
+  };
   const drive = peer(base, calls);
   const interactive = peer(base, INTERACTIVE_CONNECTIONS);
-  const tokens = auth.method === 'oauth' ? openTokens(auth, { peer, clock, fetched }) : undefined;
   // Verbatim, both forms: a header of its own, and Authorization without a scheme word (KY2, decision 15).
   const keyHeaders = auth.method === 'key' ? { [auth.header.toLowerCase()]: auth.key } : {};
+  const withToken =
+    auth.method === 'oauth'
+      ? callsWithToken({
+          credentials: auth,
+          endpoint: peer(new URL(auth.token_url), 1),
+          clock,
+          fetched,
+        })
+      : undefined;
   const fingerprint = (of: Partner): string =>
     JSON.stringify([of.base_url, of.budget, registry.credentials(of)]);
-  const basePath = base.pathname.replace(/\/+$/, '');
   let partner = madeFor;
-  const send = (
-    request: Request,
-    { deadlineMs = partner.budget.call_timeout_ms, signal }: CallOptions = {},
-    requestId = nextRequestId(),
-    span?: Span,
-  ): Promise<Exchange | NotSent> => {
-    const { operation, values, body, headers } = request;
+  const send = (request: Request, through = drive): Promise<Exchange | NotSent> => {
+    const { operation, values, body, headers, signal, named } = request;
+    const { deadlineMs = partner.budget.call_timeout_ms } = request;
+    const id = named?.id ?? nextRequestId();
     const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
-      (request.interactive === true ? interactive : drive).exchange({
+      through.exchange({
         method: methodOf(request),
         path: basePath + fillPath(partner.paths[operation], values),
         headers: {
           ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
           ...headers,
-          'x-request-id': requestId,
+          'x-request-id': id,
           traceparent:
-            span === undefined ? `00-${requestId}-${requestId.slice(16)}-01` : traceparentOf(span),
+            named === undefined ? `00-${id}-${id.slice(16)}-01` : traceparentOf(named.span),
           ...authorization,
         },
         ...(body === undefined ? undefined : { body }),
         deadlineMs,
         signal,
       });
-    if (tokens === undefined) return once(keyHeaders);
-    return withToken(tokens.source, body === undefined ? 'read' : 'write', once);
+    return withToken?.(body === undefined ? 'read' : 'write', once) ?? once(keyHeaders);
   };
   return {
     /** What the calls carry as credentials. */
@@ -277,41 +269,25 @@ function openLine(
       return true;
     },
     /** A read that a customer waits for; undefined beyond the partner's calls a second. */
-    async read(
+    read: async (
       operation: 'get_account' | 'get_balance',
       { biller_id, account_id }: AccountKey,
       given?: CallOptions,
-    ): Promise<Exchange | NotSent | undefined> {
-      if (!reads.take('').ok) return undefined;
-      const request = { operation, values: { biller_id, account_id }, interactive: true };
-      return send(request, { deadlineMs: INTERACTIVE_DEADLINE_MS, ...given });
-    },
+    ): Promise<Exchange | NotSent | undefined> =>
+      reads.take('').ok
+        ? send(
+            {
+              deadlineMs: INTERACTIVE_DEADLINE_MS,
+              ...given,
+              operation,
+              values: { biller_id, account_id },
+            },
+            interactive,
+          )
+        : undefined,
     send,
-    close: () => Promise.all([drive.close(), interactive.close(), tokens?.peer.close()]),
+    close: () => Promise.all(peers.map((one) => one.close())),
   };
-}
-
-/** The access tokens of a partner, with a connection of their own. */
-function openTokens(
-  credentials: OAuthCredentials,
-  {
-    peer,
-    ...given
-  }: Pick<Parameters<typeof openTokenSource>[0], 'clock' | 'fetched'> & {
-    readonly peer: (url: URL, connections: number) => Peer;
-  },
-): { readonly source: TokenSource; readonly peer: Peer } {
-  const url = new URL(credentials.token_url);
-  const endpoint = peer(url, 1);
-  const fetch = (body: string): Promise<Exchange> =>
-    endpoint.exchange({
-      method: 'POST',
-      path: url.pathname + url.search,
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body,
-      deadlineMs: TOKEN_DEADLINE_MS,
-    });
-  return { source: openTokenSource({ ...given, credentials, fetch }), peer: endpoint };
 }
 
 /** Sends a call about a payment, and tells its answer to `answered`. */
@@ -320,12 +296,11 @@ async function sendFor(
   line: Line,
   partner: Partner,
   payment: Intent,
-  request: Request,
-  given: CallOptions | undefined,
+  given: Omit<Request, 'values' | 'named'>,
 ): Promise<Exchange | NotSent> {
   const { partner_id } = partner;
-  const { platform_payment_id, account_id } = payment;
-  const method = methodOf(request);
+  const { platform_payment_id, biller_id, account_id } = payment;
+  const method = methodOf(given);
   const call = `${method} payment`;
   const request_id = nextRequestId();
   const sent_at = clock.now();
@@ -335,12 +310,17 @@ async function sendFor(
     'duebridge.partner_id': partner_id,
     'duebridge.request_id': request_id,
     'http.request.method': method,
-    'http.route': partner.paths[request.operation],
+    'http.route': partner.paths[given.operation],
   };
   const of = paymentTrace(platform_payment_id);
   const span = tracer.startSpan(call, { kind: SpanKind.CLIENT, attributes }, of);
   const answer =
-    testReply(partner, payment, sent_at) ?? (await line.send(request, given, request_id, span));
+    testReply(partner, payment, sent_at) ??
+    (await line.send({
+      ...given,
+      values: { platform_payment_id, biller_id, account_id },
+      named: { id: request_id, span },
+    }));
   endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
@@ -370,22 +350,6 @@ function isRecordOf(payment: Intent, answer: Exchange | NotSent): boolean {
   return (judged.kind === 'processing' || judged.kind === 'ended') && judged.anomaly === undefined;
 }
 
-/** Makes a call with an access token; a 401 leads to one new token and one repeat. */
-async function withToken(
-  tokens: TokenSource,
-  access: Access,
-  call: (authorization: Readonly<Record<string, string>>) => Promise<Exchange>,
-  isRepeat = false,
-): Promise<Exchange | NotSent> {
-  const token = await tokens.token(access);
-  if (token.kind === 'not_sent') return token;
-  const answer = await call({ authorization: `Bearer ${token.access_token}` });
-  if (isRepeat || answer.kind !== 'reply' || answer.status !== 401) return answer;
-  // Revoked or expired early (F57): one new token, one repeat. RU5 makes the repeat of a PUT harmless.
-  tokens.refused(token.access_token);
-  return withToken(tokens, access, call, true);
-}
-
 function endSpan(span: Span, answer: Exchange | NotSent): void {
   if (answer.kind === 'reply') {
     span.setAttribute('http.response.status_code', answer.status);
@@ -396,10 +360,6 @@ function endSpan(span: Span, answer: Exchange | NotSent): void {
     if (answer.reason !== 'stopped') failSpan(span, answer.reason);
   }
   span.end();
-}
-
-function keyOf({ platform_payment_id, biller_id, account_id }: PaymentKey): Record<string, string> {
-  return { platform_payment_id, biller_id, account_id };
 }
 
 /** A new request id: 32 hexadecimal digits. */
@@ -418,53 +378,55 @@ function fieldsOf(json: Json | undefined): Fields | undefined {
     : undefined;
 }
 
-/** Why an answer is no record; undefined when it is one. */
-function unreadOf(answer: Exchange | NotSent): Unread | undefined {
-  if (answer.kind !== 'reply') return { kind: 'unreachable', reason: answer.reason };
+const unreachable = (reason: string): Unread => ({ kind: 'unreachable', reason });
+
+/** The record of an answer, or why it is none; `undefined` is a read that was not made. */
+function recordOf(
+  answer: Exchange | NotSent | undefined,
+): { readonly kind: 'record'; readonly fields: Fields } | Unread {
+  if (answer === undefined) return unreachable('over_budget');
+  if (answer.kind !== 'reply') return unreachable(answer.reason);
   // Only the partner's own answer is definite: a proxy's HTML page says nothing about the account.
   if (answer.status === 404 && answer.json !== undefined) return { kind: 'not_found' };
-  const isRecord = answer.status === 200 && fieldsOf(answer.json) !== undefined;
-  return isRecord ? undefined : { kind: 'unreachable', reason: `status_${answer.status}` };
+  const fields = answer.status === 200 ? fieldsOf(answer.json) : undefined;
+  return fields ? { kind: 'record', fields } : unreachable(`status_${answer.status}`);
 }
 
 /** What an answer to Get Account means (AC1, decisions 4 and 7). Pure; a field that cannot be read is left out. */
-export function judgeAccount(asked: AccountKey, answer: Exchange | NotSent): AccountOutcome {
-  const unread = unreadOf(answer);
-  if (unread !== undefined) return unread;
-  const { account_id, biller_id, status, balance, payment_rules } =
-    fieldsOf((answer as Reply).json) ?? {};
+export function judgeAccount(
+  asked: AccountKey,
+  answer: Exchange | NotSent | undefined,
+): AccountOutcome {
+  const read = recordOf(answer);
+  if (read.kind !== 'record') return read;
+  const { account_id, biller_id, status, balance, payment_rules } = read.fields;
   // Somebody else's account (crossed answers, F27) must not be shown.
   const isOther = (echo: Json | undefined, ours: string): boolean =>
     echo !== undefined && echo !== ours;
   if (isOther(account_id, asked.account_id) || isOther(biller_id, asked.biller_id))
-    return { kind: 'unreachable', reason: 'other_account' };
-  const rules = paymentRules(fieldsOf(payment_rules));
+    return unreachable('other_account');
+  const { min_amount_in_cents: min, max_amount_in_cents: max } = fieldsOf(payment_rules) ?? {};
+  const rules = {
+    ...(amountCheck.holds(min) && { min_amount_in_cents: min }),
+    ...(amountCheck.holds(max) && { max_amount_in_cents: max }),
+  };
   return {
     kind: 'found',
     account: {
       status: status === 'active' || status === 'inactive' ? status : 'unknown',
-      ...(balanceCheck.holds(balance) ? { balance: pickBalance(balance) } : {}),
-      ...(rules === undefined ? {} : { payment_rules: rules }),
+      ...(balanceCheck.holds(balance) && { balance: pickBalance(balance) }),
+      ...(Object.keys(rules).length > 0 && { payment_rules: rules }),
     },
   };
 }
 
-function paymentRules(fields: Fields | undefined): PaymentRules | undefined {
-  const { min_amount_in_cents: min, max_amount_in_cents: max } = fields ?? {};
-  const rules = {
-    ...(amountCheck.holds(min) ? { min_amount_in_cents: min } : {}),
-    ...(amountCheck.holds(max) ? { max_amount_in_cents: max } : {}),
-  };
-  return Object.keys(rules).length === 0 ? undefined : rules;
-}
-
 /** What an answer to Get Balance means (B2, TR3). Pure. */
-export function judgeBalance(answer: Exchange | NotSent): BalanceOutcome {
-  const unread = unreadOf(answer);
-  if (unread !== undefined) return unread;
-  const { json } = answer as Reply;
-  if (!balanceCheck.holds(json)) return { kind: 'unreachable', reason: 'status_200' };
-  return { kind: 'found', balance: pickBalance(json) };
+export function judgeBalance(answer: Exchange | NotSent | undefined): BalanceOutcome {
+  const read = recordOf(answer);
+  if (read.kind !== 'record') return read;
+  return balanceCheck.holds(read.fields)
+    ? { kind: 'found', balance: pickBalance(read.fields) }
+    : unreachable('status_200');
 }
 
 /** The known fields of a balance. */

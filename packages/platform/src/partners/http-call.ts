@@ -7,11 +7,10 @@
  *         256 KiB, certificates are always verified, and private addresses are not connected to unless admitted. It never throws.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { isIP } from 'node:net';
 import { JsonProblem, parseJson, type Json, type PartnerConnection } from '@duebridge/contract';
 import { openNameLookup } from '@duebridge/runtime';
-import { buildConnector, Pool, ProxyAgent, type Dispatcher } from 'undici';
-import { AddressRefused, guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
+import { Pool, ProxyAgent, type Dispatcher } from 'undici';
+import { guardedLookup, isPublicAddress, literalAddress } from './address-guard.ts';
 
 /** Longest answer read (decision 16); a payment record needs less than one kilobyte. */
 const MAX_REPLY_BYTES = 256 * 1024;
@@ -116,12 +115,12 @@ export function openPeer(
   // One for each peer: a partner whose DNS is silent delays no other.
   const found = openNameLookup();
   const lookup = allowPrivateAddresses ? found : guardedLookup(found);
+  // An address is never looked up, so the lookup's guard does not see it.
+  const literal = literalAddress(new URL(uri ?? origin).hostname);
+  const isRefused = !allowPrivateAddresses && literal !== undefined && !isPublicAddress(literal);
   const pool =
     uri === undefined
-      ? new Pool(origin, {
-          ...limits,
-          connect: guardedConnector({ ...tls, lookup }, allowPrivateAddresses),
-        })
+      ? new Pool(origin, { ...limits, connect: { ...tls, lookup } })
       : new ProxyAgent({
           ...limits,
           uri,
@@ -133,43 +132,15 @@ export function openPeer(
         });
   let isClosed = false;
   return {
-    exchange: (call) =>
-      isClosed || call.signal?.aborted === true
-        ? Promise.resolve(noReply('stopped'))
-        : exchange(pool, origin, call),
+    async exchange(call) {
+      if (isRefused) return noReply('address');
+      if (isClosed || call.signal?.aborted === true) return noReply('stopped');
+      return exchange(pool, origin, call);
+    },
     close() {
       isClosed = true;
       return pool.close().catch(() => pool.destroy());
     },
-  };
-}
-
-function guardedConnector(
-  options: buildConnector.BuildOptions,
-  allowPrivate: boolean,
-): buildConnector.connector {
-  const connect = buildConnector(options);
-  if (allowPrivate) return connect;
-  return (target, callback) => {
-    // A literal is never looked up, so the lookup's guard does not see it.
-    const literal = literalAddress(target.hostname);
-    if (literal !== undefined && !isPublicAddress(literal)) {
-      callback(new AddressRefused(), null);
-      return;
-    }
-    connect(target, (...[error, socket]) => {
-      if (error !== null) {
-        callback(error, null);
-        return;
-      }
-      const connected = socket.remoteAddress;
-      if (connected === undefined || isIP(connected) === 0 || !isPublicAddress(connected)) {
-        socket.destroy();
-        callback(new AddressRefused(), null);
-        return;
-      }
-      callback(null, socket);
-    });
   };
 }
 

@@ -1,13 +1,13 @@
 /**
  * The OAuth 2.0 client of a partner (OA2-OA4, decision 14, F51-F68).
  *
- * enters: a partner's credentials.  leaves: an access token to put behind `Bearer`, or why there is none.
+ * enters: a partner's credentials, and calls to make.  leaves: their answers, made with an access token behind `Bearer`, or why there is none.
  * holds:  one fetch in flight per partner, shared by all callers (F65); tokens are renewed on use, without timers (F54); a token is
  *         never used beyond its true expiry, and while the endpoint fails the old one is used until then (F63).
  */
 import { type Json, OtherNumber, type PartnerAuth } from '@duebridge/contract';
 import type { Clock } from '@duebridge/runtime';
-import type { Exchange } from './http-call.ts';
+import type { Exchange, Peer } from './http-call.ts';
 
 /** The credentials of the OAuth method. */
 export type OAuthCredentials = Extract<PartnerAuth, { method: 'oauth' }>;
@@ -19,19 +19,12 @@ export interface NotSent {
   /** What the endpoint asked for, as it came. */
   readonly retryAfter: string | undefined;
 }
-export type TokenOutcome = { readonly kind: 'token'; readonly access_token: string } | NotSent;
 
 /** The token's scope covers reads, or writes too (SC1). */
-export type Access = 'read' | 'write';
+type Access = 'read' | 'write';
 
-/** The token of one partner's credentials. */
-export interface TokenSource {
-  /** A token that is valid now and covers the access. */
-  token(access: Access): Promise<TokenOutcome>;
-  /** The partner answered 401 to this token: the next call fetches another, unless somebody has already (F12, PL13). */
-  refused(access_token: string): void;
-}
-
+/** The token endpoint counts as unreachable when it takes longer. */
+const DEADLINE_MS = 10_000;
 /** Life assumed when the answer names none that can be read (F51). */
 const DEFAULT_LIFE_S = 300;
 /** Longest life believed (F54): a revoked token is then noticed within the hour even if nobody answers 401. */
@@ -53,16 +46,17 @@ interface Held extends Granted {
 }
 
 /**
- * A source for one partner. `fetch` posts the form to the token endpoint. What is asked is what the registration names as scope,
+ * What makes the calls of one partner with its access token; `endpoint` leads to the origin of its token endpoint. What is asked is what the registration names as scope,
  * or both scopes. Times are the clock's monotonic ones: a step of the wall clock neither ends nor extends a token (F87).
  */
-export function openTokenSource(options: {
+export function callsWithToken(options: {
   readonly credentials: OAuthCredentials;
-  readonly fetch: (form: string) => Promise<Exchange>;
+  readonly endpoint: Pick<Peer, 'exchange'>;
   readonly clock: Clock;
   readonly fetched: (outcome: string) => void;
-}): TokenSource {
+}) {
   const { credentials, clock } = options;
+  const url = new URL(credentials.token_url);
   const scope = credentials.scope ?? 'read write';
   let held: Held | undefined;
   let inFlight: Promise<void> | undefined;
@@ -72,7 +66,14 @@ export function openTokenSource(options: {
   const fetchOne = async (): Promise<void> => {
     // Counted from before the request left: the partner's clock started no earlier.
     const startedAt = clock.monotonic();
-    const judged = judgeToken(await options.fetch(tokenForm(credentials, scope)));
+    const answer = await options.endpoint.exchange({
+      method: 'POST',
+      path: url.pathname + url.search,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: tokenForm(credentials, scope),
+      deadlineMs: DEADLINE_MS,
+    });
+    const judged = judgeToken(answer);
     options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
     if (judged.kind === 'not_sent') {
       // Never before the endpoint's own Retry-After; jitter only behind it, so that workers do not come back together.
@@ -105,17 +106,22 @@ export function openTokenSource(options: {
     return blocked?.outcome ?? notSent('unreachable');
   };
 
-  return {
-    async token(access) {
-      const outcome = await current();
-      if (outcome.kind === 'not_sent') return outcome;
-      if (!covers(outcome, access)) return notSent('scope');
-      return { kind: 'token', access_token: outcome.access_token };
-    },
-    refused(access_token) {
-      if (held?.access_token === access_token) held = undefined;
-    },
+  /** Makes a call with a token that is valid now and covers the access; a 401 leads to one new token and one repeat (PL13). */
+  const carry = async (
+    access: Access,
+    call: (authorization: Readonly<Record<string, string>>) => Promise<Exchange>,
+    isRepeat = false,
+  ): Promise<Exchange | NotSent> => {
+    const token = await current();
+    if (token.kind === 'not_sent') return token;
+    if (!covers(token, access)) return notSent('scope');
+    const answer = await call({ authorization: `Bearer ${token.access_token}` });
+    if (isRepeat || answer.kind !== 'reply' || answer.status !== 401) return answer;
+    // Revoked or expired early (F12, F57), unless somebody has fetched another already. RU5 makes the repeat of a PUT harmless.
+    if (held?.access_token === token.access_token) held = undefined;
+    return carry(access, call, true);
   };
+  return carry;
 }
 
 function notSent(reason: NotSent['reason'], retryAfter?: string): NotSent {
