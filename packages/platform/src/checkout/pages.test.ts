@@ -66,6 +66,8 @@ async function build(): Promise<void> {
   await mkdir(path.join(folder, 'flow'), { recursive: true });
   await writeFile(path.join(folder, 'sdk/duebridge-0.1.0-aa.js'), 'window.duebridge = {};');
   await writeFile(path.join(folder, 'sdk/duebridge-0.0.9-99.js'), 'window.old = {};');
+  for (const name of ['0.1.0-aa', '0.0.9-99'])
+    await writeFile(path.join(folder, `sdk/duebridge-redirect-${name}.js`), '');
   await writeFile(path.join(folder, 'flow/flow-99.js'), 'export const old = 1;');
   await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
   await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
@@ -77,7 +79,11 @@ async function build(): Promise<void> {
     path.join(folder, 'manifest.json'),
     JSON.stringify({
       version: '0.1.0',
-      sdk: { file: 'duebridge-0.1.0-aa.js', sri: 'sha384-x' },
+      sdk: {
+        file: 'duebridge-0.1.0-aa.js',
+        sri: 'sha384-x',
+        redirect: { file: 'duebridge-redirect-0.1.0-aa.js', sri: 'sha384-y' },
+      },
       flow: {
         html: 'flow.html',
         assets: ['flow-bb.js', 'flow-cc.css'],
@@ -87,7 +93,11 @@ async function build(): Promise<void> {
       releases: [
         {
           version: '0.0.9',
-          sdk: { file: 'duebridge-0.0.9-99.js', sri: 'sha384-old' },
+          sdk: {
+            file: 'duebridge-0.0.9-99.js',
+            sri: 'sha384-old',
+            redirect: { file: 'duebridge-redirect-0.0.9-99.js', sri: 'sha384-older' },
+          },
           flow: { assets: ['flow-99.js'] },
         },
       ],
@@ -230,6 +240,8 @@ test('what a partner pinned keeps working after the next release: the SDK, its p
   assert.equal(table.headers['access-control-allow-origin'], '*');
   assert.deepEqual(table.json(), [
     { version: '0.0.9', file: 'duebridge-0.0.9-99.js', integrity: 'sha384-old' },
+    { version: '0.0.9', file: 'duebridge-redirect-0.0.9-99.js', integrity: 'sha384-older' },
     { version: '0.1.0', file: 'duebridge-0.1.0-aa.js', integrity: 'sha384-x' },
+    { version: '0.1.0', file: 'duebridge-redirect-0.1.0-aa.js', integrity: 'sha384-y' },
   ]);
 });

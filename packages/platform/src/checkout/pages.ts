@@ -21,14 +21,13 @@ import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
 /** All build output, held in memory: under 200 kB. */
 interface Pages {
-  /** What changes at its address: the newest SDK and script of `redirect`, and the lists of what may be pinned. */
-  readonly sdkNewest: ReadonlyMap<string, Asset>;
-  /** The pinned addresses: this build's, and every release's (decision 87). */
-  readonly sdkFiles: ReadonlyMap<string, Asset>;
+  /** By address: what changes at it (the newest SDK, the lists of what may be pinned), and what is pinned (decision 87). */
+  readonly files: ReadonlyMap<string, { readonly asset: Asset; readonly headers: Headers }>;
   readonly flowHtml: string;
   readonly flowPolicy: string;
-  readonly flowAssets: ReadonlyMap<string, Asset>;
 }
+
+type Headers = Readonly<Record<string, string>>;
 
 interface Script {
   readonly file: string;
@@ -37,8 +36,7 @@ interface Script {
 
 interface Release {
   readonly version: string;
-  /** With the script of `redirect`, since there is one. */
-  readonly sdk: Script & { readonly redirect?: Script };
+  readonly sdk: Script & { readonly redirect: Script };
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -64,9 +62,9 @@ const partnerId = compileCheck(PartnerId);
 const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
 /** Five minutes: a fixed SDK reaches every page soon, and a busy page does not request it on every view. */
-const SDK_CACHE = 'public, max-age=300';
+const BRIEFLY = { 'Cache-Control': 'public, max-age=300' };
 /** The name contains a hash of the content, so the file never changes. */
-const IMMUTABLE_CACHE = 'public, max-age=31536000, immutable';
+const FOREVER = { 'Cache-Control': 'public, max-age=31536000, immutable' };
 
 /**
  * Content policy of the payment page without its frame-ancestors. Header, not meta: browsers ignore frame-ancestors there. The
@@ -106,6 +104,14 @@ const sdkHeaders = {
   'Cross-Origin-Resource-Policy': 'cross-origin',
   'X-Content-Type-Options': 'nosniff',
 };
+const NEWEST_SDK = { ...sdkHeaders, ...BRIEFLY };
+const PINNED_SDK = { ...sdkHeaders, ...FOREVER };
+/** Of a file that our own pages load. */
+const ownHeaders = {
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'X-Content-Type-Options': 'nosniff',
+};
+const PINNED_FILE = { ...ownHeaders, ...FOREVER };
 
 /** Nothing of the device, but its wallet for these origins and, with them, ourselves. */
 function permissions(wallets: readonly string[]): string {
@@ -129,11 +135,7 @@ interface Serving {
   readonly registry: PartnerRegistry;
   readonly visits: Visits;
   readonly pages: () => Promise<Pages>;
-  readonly funding: ReturnType<typeof openFundingFrames>;
-  /** Of every page that a partner's site may show. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** The page with what belongs to a partner; compressed once for each partner, and again when its registration changes. */
-  readonly filled: (html: string) => Promise<Asset>;
+  readonly funding: ReturnType<typeof fundingFrames>;
 }
 
 /**
@@ -150,23 +152,20 @@ export function servePages(
   },
 ): void {
   const { registry, visits, dist = builtPages, adapters = [] } = options;
-  const funding = openFundingFrames(adapters);
-  const kept = new Map<string, Promise<Asset>>();
-  const serving: Serving = {
-    registry,
-    visits,
-    pages: builtOnce(dist, loadPages),
-    funding,
-    headers: { ...flowHeaders, ...funding.headers },
-    filled(html) {
-      const known = kept.get(html) ?? toAsset('flow.html', Buffer.from(html));
-      const [oldest] = kept.keys();
-      if (kept.size >= MAX_FILLED && oldest !== undefined) kept.delete(oldest);
-      kept.set(html, known);
-      return known;
-    },
-  };
-  serveFiles(app, serving);
+  const pages = builtOnce(dist, (built) => loadPages(built, adapters));
+  for (const folder of ['/sdk/v1/', '/flow/assets/', '/flow/fund/']) {
+    app.get<{ Params: { file: string } }>(`${folder}:file`, async (request, reply) => {
+      const found = (await pages()).files.get(folder + request.params.file);
+      if (found === undefined) throw new Refusal('NOT_FOUND');
+      return sendAsset(request, reply.headers(found.headers), found.asset);
+    });
+  }
+  app.get<{ Params: { file: string } }>('/flow/logos/:file', async (request, reply) => {
+    const image = await registry.logo(request.params.file);
+    if (image === undefined) throw new Refusal('NOT_FOUND');
+    reply.headers({ ...PINNED_FILE, 'Content-Security-Policy': "default-src 'none'" });
+    return reply.type('image/png').send(image);
+  });
   for (const [path, html, policy] of [
     ['/flow/ping', pingPage, pingPolicy],
     ['/flow/return', returnPage, returnPolicy],
@@ -178,67 +177,53 @@ export function servePages(
         .send(html),
     );
   }
-  app.get('/flow/keys.json', (_request, reply) =>
-    reply.headers(sdkHeaders).header('Cache-Control', SDK_CACHE).send(visits.keys),
-  );
+  app.get('/flow/keys.json', (_request, reply) => reply.headers(NEWEST_SDK).send(visits.keys));
+  const serving = { registry, visits, pages, funding: fundingFrames(adapters) };
   serveFlow(app, serving);
   serveFundingFrames(app, serving);
 }
 
-/** The files of the build, and those that partners and adapters bring. */
-function serveFiles(app: FastifyInstance, { pages, registry, funding }: Serving): void {
-  const own = {
-    'Cross-Origin-Resource-Policy': 'same-origin',
-    'X-Content-Type-Options': 'nosniff',
-  };
-  /** A route whose last segment is the name of a file; unknown names are 404. */
-  const serve = (
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    find: (name: string) => Promise<Asset | undefined>,
-  ): void => {
-    app.get<{ Params: { file?: string } }>(path, async (request, reply) => {
-      const asset = await find(request.params.file ?? '');
-      if (asset === undefined) throw new Refusal('NOT_FOUND');
-      return sendAsset(request, reply.headers(headers), asset);
-    });
-  };
-  app.get<{ Params: { file: string } }>('/sdk/v1/:file', async (request, reply) => {
-    const { sdkNewest, sdkFiles } = await pages();
-    const newest = sdkNewest.get(request.params.file);
-    const asset = newest ?? sdkFiles.get(request.params.file);
-    if (asset === undefined) throw new Refusal('NOT_FOUND');
-    const caching = newest === undefined ? IMMUTABLE_CACHE : SDK_CACHE;
-    return sendAsset(request, reply.headers({ ...sdkHeaders, 'Cache-Control': caching }), asset);
-  });
-  serve('/flow/assets/:file', { ...own, 'Cache-Control': IMMUTABLE_CACHE }, async (name) =>
-    (await pages()).flowAssets.get(name),
-  );
-  serve('/flow/fund/:file', { ...own, 'Cache-Control': SDK_CACHE }, async (name) =>
-    funding.scripts.get(name)?.(),
-  );
-  app.get<{ Params: { file: string } }>('/flow/logos/:file', async (request, reply) => {
-    const image = await registry.logo(request.params.file);
-    if (image === undefined) throw new Refusal('NOT_FOUND');
-    const policy = { 'Content-Security-Policy': "default-src 'none'" };
-    reply.headers({ ...own, ...policy, 'Cache-Control': IMMUTABLE_CACHE });
-    return reply.type('image/png').send(image);
-  });
-}
-
 /** The payment page: in a frame of the partner's, or in the tab of a visit. */
 function serveFlow(app: FastifyInstance, serving: Serving): void {
-  const { visits } = serving;
+  const { visits, pages, funding } = serving;
+  /** Filled pages, compressed once for each partner, and again when its registration changes. */
+  const kept = new Map<string, Promise<Asset>>();
+  const filled = (html: string): Promise<Asset> => {
+    const known = kept.get(html) ?? toAsset('flow.html', Buffer.from(html));
+    const [oldest] = kept.keys();
+    if (kept.size >= MAX_FILLED && oldest !== undefined) kept.delete(oldest);
+    kept.set(html, known);
+    return known;
+  };
+  const send = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    partner: Partner,
+    visit?: OpenedVisit,
+  ): Promise<FastifyReply> => {
+    const { flowHtml, flowPolicy: policy } = await pages();
+    // A visit has the tab to itself: nobody frames it.
+    const { origins } = partner;
+    const framers = visit !== undefined || origins.length === 0 ? "'none'" : origins.join(' ');
+    reply.headers({
+      ...REPORTING.header,
+      'Content-Security-Policy': `${policy}${funding.policy}; frame-ancestors ${framers}`,
+    });
+    const html = fillPage(flowHtml, partner, visit);
+    // The compressed size of a visit could reveal something about its token.
+    if (visit !== undefined) return reply.type(HTML).send(html);
+    return sendAsset(request, reply, await filled(html));
+  };
   app.get<{ Params: { partner: string }; Querystring: { visit?: string } }>(
     '/flow/v1/:partner',
     async (request, reply) => {
       const partner = await partnerOf(serving, request.params.partner, reply);
       if (partner === undefined) return noPage(reply);
       const { visit: id } = request.query;
-      if (id === undefined) return sendPage(serving, request, reply, partner, undefined);
+      if (id === undefined) return send(request, reply, partner);
       const visit = visits.read(partner.partner_id, id, cookiesOf(request).get(visitCookie(id)));
       // Its hour is over, or the browser keeps no cookies: a payment that was made goes on.
-      return sendPage(serving, request, reply, partner, visit ?? { problem: 'token_expired' });
+      return send(request, reply, partner, visit ?? { problem: 'token_expired' });
     },
   );
 
@@ -259,7 +244,7 @@ function serveFlow(app: FastifyInstance, serving: Serving): void {
         if (!(error instanceof Refusal)) throw error;
         reply.code(error.status);
         const problem = error.code === 'ORIGIN_NOT_ALLOWED' ? 'origin_not_allowed' : 'internal';
-        return sendPage(serving, request, reply, partner, { problem, request_id: request.id });
+        return send(request, reply, partner, { problem, request_id: request.id });
       }
     },
   );
@@ -267,33 +252,12 @@ function serveFlow(app: FastifyInstance, serving: Serving): void {
 
 /** The partner of a path, with the headers of its pages. */
 async function partnerOf(
-  { registry, headers }: Serving,
+  { registry, funding }: Serving,
   partner_id: string,
   reply: FastifyReply,
 ): Promise<Partner | undefined> {
-  reply.headers(headers);
+  reply.headers({ ...flowHeaders, ...funding.headers });
   return partnerId.holds(partner_id) ? registry.get(partner_id) : undefined;
-}
-
-async function sendPage(
-  { pages, funding, filled }: Serving,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  partner: Partner,
-  visit: OpenedVisit | undefined,
-): Promise<FastifyReply> {
-  const { flowHtml, flowPolicy: policy } = await pages();
-  // A visit has the tab to itself: nobody frames it.
-  const { origins } = partner;
-  const framers = visit !== undefined || origins.length === 0 ? "'none'" : origins.join(' ');
-  reply.headers({
-    ...REPORTING.header,
-    'Content-Security-Policy': `${policy}${funding.policy}; frame-ancestors ${framers}`,
-  });
-  const html = fillPage(flowHtml, partner, visit);
-  // The compressed size of a visit could reveal something about its token.
-  if (visit !== undefined) return reply.type(HTML).send(html);
-  return sendAsset(request, reply, await filled(html));
 }
 
 function serveFundingFrames(app: FastifyInstance, serving: Serving): void {
@@ -305,49 +269,46 @@ function serveFundingFrames(app: FastifyInstance, serving: Serving): void {
       const partner = await partnerOf(serving, request.params.partner, reply);
       const frame = funding.frames.get(method);
       if (partner === undefined || frame === undefined) return noPage(reply);
-      const { page, file } = frame;
+      const { page, script } = frame;
       const settings = JSON.stringify({ ...page.settings, funding_method: method });
       return reply
         .header('Content-Security-Policy', fundPolicy(page, partner.origins))
         .type(HTML)
         .send(
-          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../fund/${file}"></script></head><body></body></html>`,
+          `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Payment details</title><style>${FUNDING_STYLE}</style><meta name="duebridge-fund" content="${escapeAttribute(settings)}"><script type="module" src="../../../..${script}"></script></head><body></body></html>`,
         );
     },
   );
 }
 
+/** Where the script of an adapter's frame is served. */
+const scriptOf = ({ name }: FundingAdapter): string => `/flow/fund/${name}.js`;
+
 /** What processors' adapters add to the page: a document in a frame of its own, which is loaded when its method is chosen. */
-function openFundingFrames(adapters: readonly FundingAdapter[]) {
-  /** By funding method, with the file of the script. */
-  const frames = new Map<string, { readonly page: AdapterPage; readonly file: string }>();
-  const scripts = new Map<string, () => Promise<Asset>>();
-  for (const adapter of adapters) {
-    const { name, page } = adapter;
-    if (page === undefined) continue;
-    const file = `${name}.js`;
-    let loaded: Promise<Asset> | undefined;
-    scripts.set(
-      file,
-      () => (loaded ??= readFile(page.script).then((bytes) => toAsset(file, bytes))),
-    );
-    for (const { funding_method, asks } of adapter.methods()) {
-      if (asks === true) frames.set(funding_method, { page, file });
-    }
-  }
+function fundingFrames(adapters: readonly FundingAdapter[]) {
+  const frames = new Map(
+    adapters.flatMap((adapter) => {
+      const { page } = adapter;
+      if (page === undefined) return [];
+      const asking = adapter.methods().filter(({ asks }) => asks === true);
+      return asking.map(
+        (one) => [one.funding_method, { page, script: scriptOf(adapter) }] as const,
+      );
+    }),
+  );
   const all = [...frames.values()].map(({ page }) => page);
   const outside = all.some((page) => page.policy['frame-src'] !== undefined);
   const wallets = new Set(all.flatMap((page) => page.wallets ?? []));
   return {
-    // What the payment page's own policy needs.
+    /** By funding method. */
+    frames,
+    /** What the payment page's own policy needs. */
     policy: frames.size === 0 ? '' : "; frame-src 'self'",
     // Processors' frames do not opt into COEP, and a page under it could not show them: a site that requires it cannot either.
     headers: {
       ...(outside ? { 'Cross-Origin-Embedder-Policy': 'unsafe-none' } : {}),
       ...(wallets.size > 0 ? { 'Permissions-Policy': permissions([...wallets]) } : {}),
     },
-    frames,
-    scripts,
   };
 }
 
@@ -436,41 +397,42 @@ function escapeAttribute(text: string): string {
     .replaceAll('>', '&gt;');
 }
 
-async function loadPages({ manifest: built, asset, text }: BuiltFolder): Promise<Pages> {
+async function loadPages(
+  { manifest: built, asset, text }: BuiltFolder,
+  adapters: readonly FundingAdapter[],
+): Promise<Pages> {
   const manifest = built as Manifest;
+  const { sdk, flow } = manifest;
   const releases = [...manifest.releases, manifest];
-  const load = async (folder: string, names: readonly string[]): Promise<Map<string, Asset>> => {
-    const each = [...new Set(names)].map(
-      async (name) => [name, await asset(`${folder}/${name}`)] as const,
-    );
-    return new Map(await Promise.all(each));
-  };
-  const scripts = releases.flatMap(({ version, sdk }) =>
-    [sdk, sdk.redirect].flatMap((script) => (script === undefined ? [] : [{ version, ...script }])),
+  const scripts = releases.flatMap((one) =>
+    [one.sdk, one.sdk.redirect].map(({ file, sri }) => ({
+      version: one.version,
+      file,
+      integrity: sri,
+    })),
   );
-  const table = scripts.map(({ version, file, sri }) => ({ version, file, integrity: sri }));
-  const {
-    sdk,
-    sdk: { redirect },
-  } = manifest;
-  const newest: [string, Asset][] = [
-    ['duebridge.js', await asset(`sdk/${sdk.file}`)],
-    ['manifest.json', await asset('manifest.json')],
-    ['integrity.json', await toAsset('integrity.json', Buffer.from(`${JSON.stringify(table)}\n`))],
+  const table = Buffer.from(`${JSON.stringify(scripts)}\n`);
+  const files: (readonly [path: string, asset: Promise<Asset>, headers: Headers])[] = [
+    ...scripts.map(({ file }) => [`/sdk/v1/${file}`, asset(`sdk/${file}`), PINNED_SDK] as const),
+    ...releases
+      .flatMap((one) => one.flow.assets)
+      .map((file) => [`/flow/assets/${file}`, asset(`flow/${file}`), PINNED_FILE] as const),
+    ['/sdk/v1/duebridge.js', asset(`sdk/${sdk.file}`), NEWEST_SDK],
+    ['/sdk/v1/duebridge-redirect.js', asset(`sdk/${sdk.redirect.file}`), NEWEST_SDK],
+    ['/sdk/v1/manifest.json', asset('manifest.json'), NEWEST_SDK],
+    ['/sdk/v1/integrity.json', toAsset('integrity.json', table), NEWEST_SDK],
   ];
-  if (redirect !== undefined)
-    newest.push(['duebridge-redirect.js', await asset(`sdk/${redirect.file}`)]);
+  for (const adapter of adapters) {
+    if (adapter.page === undefined) continue;
+    const script = readFile(adapter.page.script).then((bytes) => toAsset('fund.js', bytes));
+    files.push([scriptOf(adapter), script, { ...ownHeaders, ...BRIEFLY }]);
+  }
+  const loaded = files.map(
+    async ([path, loading, headers]) => [path, { asset: await loading, headers }] as const,
+  );
   return {
-    sdkNewest: new Map(newest),
-    sdkFiles: await load(
-      'sdk',
-      scripts.map(({ file }) => file),
-    ),
-    flowHtml: await text(`flow/${manifest.flow.html}`),
+    files: new Map(await Promise.all(loaded)),
+    flowHtml: await text(`flow/${flow.html}`),
     flowPolicy: flowPolicy(manifest).join('; '),
-    flowAssets: await load(
-      'flow',
-      releases.flatMap(({ flow }) => flow.assets),
-    ),
   };
 }
