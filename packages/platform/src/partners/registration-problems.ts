@@ -9,7 +9,7 @@ import {
   type PartnerConnection,
   type PartnerRegistration,
 } from '@duebridge/contract';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { isHostName, urlProblem } from './address-guard.ts';
 import { readLogo } from './logo.ts';
 
@@ -55,7 +55,7 @@ export function registrationProblems(
         : 'must be visible ASCII without spaces',
     ],
     ['auth.token_url', auth?.method === 'oauth' && urlProblem(auth.token_url, allowPrivate)],
-    ...Object.entries(connectionProblems(connection, allowPrivate)),
+    ...connectionProblems(connection, allowPrivate),
   ] as const;
   return problems.flatMap(([name, problem]) =>
     problem ? [{ path: `body.${name}`, problem }] : [],
@@ -142,40 +142,29 @@ export function headerProblem(header: string): string | undefined {
   return DENIED_HEADERS.test(header) ? 'is a header with a different meaning' : undefined;
 }
 
-/** What is wrong with each part of a connection. */
+/** What is wrong with a connection: its first fault for TLS, and that of its proxy. */
 function connectionProblems(
-  { certificate, private_key, authority, proxy_url }: PartnerConnection,
+  { certificate: cert, private_key: key, authority, proxy_url }: PartnerConnection,
   allowPrivate: boolean,
-): Record<string, string | undefined> {
-  const said = (what: string, problem: string | undefined): string | undefined =>
-    problem === undefined ? undefined : `must be ${what} as PEM (${problem})`;
-  const ofCertificate =
-    said('a certificate with its chain', tlsProblem({ cert: certificate })) ??
-    (certificate === undefined && private_key !== undefined
-      ? 'is required with a private key'
-      : undefined);
-  const ofKey =
-    said('an unencrypted private key', tlsProblem({ key: private_key })) ??
-    (private_key === undefined && certificate !== undefined
-      ? 'is required with a certificate'
-      : undefined);
-  const isEachRight = ofCertificate === undefined && ofKey === undefined;
-  const pair = isEachRight ? tlsProblem({ cert: certificate, key: private_key }) : undefined;
-  return {
-    'connection.certificate': ofCertificate,
-    'connection.private_key': ofKey ?? (pair && 'is not the key of the certificate'),
+): [string, string | false | undefined][] {
+  const faults: readonly (readonly [string, boolean | string | undefined, string])[] = [
+    ['certificate', tlsProblem({ cert }), 'must be a certificate with its chain as PEM'],
+    ['private_key', tlsProblem({ key }), 'must be an unencrypted private key as PEM'],
+    ['certificate', cert === undefined && key !== undefined, 'is required with a private key'],
+    ['private_key', key === undefined && cert !== undefined, 'is required with a certificate'],
+    ['private_key', tlsProblem({ cert, key }), 'is not the key of the certificate'],
     // As `ca`, certificates that cannot be read are ignored without a word.
-    'connection.authority': said('certificates', tlsProblem({ cert: authority })),
-    'connection.proxy_url':
-      proxy_url === undefined ? undefined : proxyProblem(proxy_url, allowPrivate),
-  };
+    ['authority', tlsProblem({ cert: authority }), 'must be certificates as PEM'],
+  ];
+  const [part = '', fault, says = ''] = faults.find((one) => one[1]) ?? [];
+  return [
+    [`connection.${part}`, typeof fault === 'string' ? `${says} (${fault})` : fault && says],
+    ['connection.proxy_url', proxy_url && proxyProblem(proxy_url, allowPrivate)],
+  ];
 }
 
 /** Why TLS cannot use these, in the words of OpenSSL, such as "no start line"; undefined when it can. */
-function tlsProblem(material: {
-  readonly cert?: string | undefined;
-  readonly key?: string | undefined;
-}): string | undefined {
+function tlsProblem(material: SecureContextOptions): string | undefined {
   try {
     createSecureContext(material);
     return undefined;
