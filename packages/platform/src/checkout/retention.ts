@@ -20,12 +20,10 @@ export const MAIL_DAYS = 60;
 /** Who asks what Create Token answered asks about the last days, and the console's figures show a week. */
 const COUNT_DAYS = 30;
 
-/** What leaves. */
+/** What leaves, and when, as operations.md says it; `remove` gives the number of rows: fewer than ROWS_PER_STATEMENT, and that was all. */
 interface Leaving {
-  /** As operations.md says it. */
   readonly what: string;
   readonly leaves: string;
-  /** Removes some of it and gives the number of rows; fewer than ROWS_PER_STATEMENT: that was all. */
   readonly remove: (database: Database) => Promise<number>;
 }
 
@@ -34,19 +32,32 @@ interface Leaving {
  * the statement in full, because the documented grants are read off the texts. `order`: that of the index that finds the oldest rows.
  */
 function removing(
+  what: string,
+  leaves: string,
   act: `DELETE FROM duebridge_platform.${string}`,
   key: string,
   condition: string,
   order = '',
-): Leaving['remove'] {
+): Leaving {
   const from = act.slice('DELETE '.length);
   const statement = sql(
     `retention_${from.split('.')[1]}`,
     `${act} t WHERE ${condition} AND ${key} = ANY(ARRAY(SELECT ${key} ${from} t WHERE ${condition} ${order} LIMIT ${ROWS_PER_STATEMENT}))
      RETURNING 1`,
   );
-  return async (database) => (await database.query(statement)).length;
+  return {
+    what,
+    leaves,
+    remove: async (database) => (await database.query(statement)).length,
+  };
 }
+
+/** Whether an instant is so many days ago. */
+const isPast = (column: string, days: number): string =>
+  `${column} < now() - interval '${days} days'`;
+/** The same of the instant in a payment's id. */
+const wasMadeBefore = (days: number): string =>
+  `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${days} days')`;
 
 const selectCustomers = sql(
   'retention_select_customers',
@@ -80,99 +91,81 @@ export const LEAVING = {
     remove: removeCustomers,
   },
   // Until then an expired token is reported as expired, which a page can fix by itself,
-  tokens: {
-    what: 'tokens',
-    leaves: 'a day after they end',
-    remove: removing(
-      'DELETE FROM duebridge_platform.tokens',
-      'token_hash',
-      "expires_at < now() - interval '1 day'",
-    ),
-  },
+  tokens: removing(
+    'tokens',
+    'a day after they end',
+    'DELETE FROM duebridge_platform.tokens',
+    'token_hash',
+    isPast('expires_at', 1),
+  ),
   // and a page may continue a session under a new token.
-  sessions: {
-    what: 'sessions',
-    leaves: 'a day after they end',
-    remove: removing(
-      'DELETE FROM duebridge_platform.sessions',
-      'session_hash',
-      "expires_at < now() - interval '1 day'",
-    ),
-  },
+  sessions: removing(
+    'sessions',
+    'a day after they end',
+    'DELETE FROM duebridge_platform.sessions',
+    'session_hash',
+    isPast('expires_at', 1),
+  ),
   // When no session can stand on them.
-  flows: {
-    what: 'flows in which nothing was paid',
-    leaves: 'two days after their page was opened',
-    remove: removing(
-      'DELETE FROM duebridge_platform.flows',
-      'flow_id',
-      "latest_payment_id IS NULL AND (minted_at < now() - interval '2 days' OR minted_at IS NULL)",
-    ),
-  },
-  mails: {
-    what: 'mails (one that is a day late is not sent)',
-    leaves: `${MAIL_DAYS} days after the end or the refund that they report`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.mails',
-      'platform_payment_id',
-      `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${MAIL_DAYS} days')
-         AND t.queued_at < now() - interval '${MAIL_DAYS} days'`,
-      'ORDER BY t.platform_payment_id',
-    ),
-  },
-  events: {
-    what: 'which events of payment processors have come',
-    leaves: `${MAIL_DAYS} days after them`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.funding_events',
-      't.event_id',
-      `t.received_at < now() - interval '${MAIL_DAYS} days'`,
-    ),
-  },
+  flows: removing(
+    'flows in which nothing was paid',
+    'two days after their page was opened',
+    'DELETE FROM duebridge_platform.flows',
+    'flow_id',
+    `latest_payment_id IS NULL AND (${isPast('minted_at', 2)} OR minted_at IS NULL)`,
+  ),
+  mails: removing(
+    'mails (one that is a day late is not sent)',
+    `${MAIL_DAYS} days after the end or the refund that they report`,
+    'DELETE FROM duebridge_platform.mails',
+    'platform_payment_id',
+    `${wasMadeBefore(MAIL_DAYS)} AND ${isPast('t.queued_at', MAIL_DAYS)}`,
+    'ORDER BY t.platform_payment_id',
+  ),
+  events: removing(
+    'which events of payment processors have come',
+    `${MAIL_DAYS} days after them`,
+    'DELETE FROM duebridge_platform.funding_events',
+    't.event_id',
+    isPast('t.received_at', MAIL_DAYS),
+  ),
   /**
    * In the order of the primary key, which starts with a UUIDv7 and so with the time at which the payment was made: the oldest come first, and
    * the scan ends before payments that are too young to have been settled so long ago. The settlement is a scalar subquery because
    * PostgreSQL could turn a join into a merge that reads every payment ever made.
    */
-  attempts: {
-    what: "the partner's answers to attempts (sealed)",
-    leaves: `${ATTEMPT_DAYS} days after the payment was settled; never before`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.attempts',
-      't.platform_payment_id',
-      `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${ATTEMPT_DAYS} days')
-         AND (SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = t.platform_payment_id)
-             < now() - interval '${ATTEMPT_DAYS} days'`,
-      'ORDER BY t.platform_payment_id',
-    ),
-  },
-  asks: {
-    what: 'what waited for a second person',
-    leaves: `${ASK_DAYS} days after it was asked for`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.asks',
-      't.subject',
-      `t.asked_at < now() - interval '${ASK_DAYS} days'`,
-    ),
-  },
-  sums: {
-    what: 'sums of the figures, by hour',
-    leaves: `${COUNT_DAYS} days later`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.ended_counts',
-      't.hour',
-      `t.hour < now() - interval '${COUNT_DAYS} days'`,
-    ),
-  },
-  answers: {
-    what: 'what Create Token answered, counted by hour',
-    leaves: `${COUNT_DAYS} days later`,
-    remove: removing(
-      'DELETE FROM duebridge_platform.answers',
-      't.ctid',
-      `t.hour < now() - interval '${COUNT_DAYS} days'`,
-    ),
-  },
+  attempts: removing(
+    "the partner's answers to attempts (sealed)",
+    `${ATTEMPT_DAYS} days after the payment was settled; never before`,
+    'DELETE FROM duebridge_platform.attempts',
+    't.platform_payment_id',
+    `${wasMadeBefore(ATTEMPT_DAYS)} AND ${isPast(
+      '(SELECT p.settled_at FROM duebridge_platform.payments p WHERE p.platform_payment_id = t.platform_payment_id)',
+      ATTEMPT_DAYS,
+    )}`,
+    'ORDER BY t.platform_payment_id',
+  ),
+  asks: removing(
+    'what waited for a second person',
+    `${ASK_DAYS} days after it was asked for`,
+    'DELETE FROM duebridge_platform.asks',
+    't.subject',
+    isPast('t.asked_at', ASK_DAYS),
+  ),
+  sums: removing(
+    'sums of the figures, by hour',
+    `${COUNT_DAYS} days later`,
+    'DELETE FROM duebridge_platform.ended_counts',
+    't.hour',
+    isPast('t.hour', COUNT_DAYS),
+  ),
+  answers: removing(
+    'what Create Token answered, counted by hour',
+    `${COUNT_DAYS} days later`,
+    'DELETE FROM duebridge_platform.answers',
+    't.ctid',
+    isPast('t.hour', COUNT_DAYS),
+  ),
 } as const satisfies Readonly<Record<string, Leaving>>;
 
 /**
