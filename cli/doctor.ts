@@ -17,7 +17,11 @@ const CHECKS: Readonly<Record<string, () => Promise<string>>> = {
   },
   async database() {
     const databaseUrl = secretText(process.env, 'DATABASE_URL');
-    const opened = await openServerDatabase({ server: 'platform', databaseUrl, connections: 1 });
+    const opened = await openServerDatabase({
+      server: 'platform',
+      databaseUrl,
+      databaseConnections: 1,
+    });
     await opened.close();
     const keeps = opened.warning === undefined ? 'keeps what it commits' : `but ${opened.warning}`;
     return `${databaseUrl === undefined ? 'embedded' : 'DATABASE_URL'}, ${keeps}`;

@@ -63,8 +63,7 @@ test('on a Citus cluster', async (t) => {
     const { platform, admin, register } = await sides.platform({
       databaseUrl,
       ...secrets,
-      smtpUrl: mails.url,
-      mailFrom: 'Payments <pay@duebridge.example>',
+      mail: { url: mails.url, from: 'Payments <pay@duebridge.example>' },
     });
     const client = await register(gasCompany(partner.server.url, key['x-api-key']));
 

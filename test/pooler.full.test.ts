@@ -124,7 +124,7 @@ test('a platform and a partner serve behind a pooler: migrated, ready, a payment
   const auth = { method: 'key', header: 'x-api-key', keys: [key] } as const;
   const partner = await sides.partner({ auth, databaseUrl });
   // The platform's tables go beside the kit's, as somebody decided who ran its migrate command.
-  const made = await openPlatformDatabase({ databaseUrl }, { beside: true });
+  const made = await openPlatformDatabase({ databaseUrl, beside: true });
   assert.ok(made.applied.length > 0);
   await made.close();
   // Index builds lock their session, which here is not theirs to end.

@@ -98,10 +98,8 @@ function addServing(partner: Command, terminal: Terminal): void {
         import('./server.ts'),
       ]);
       const log = createLogger({ name: 'partner', level: 'warn' });
-      const opened = await openPartnerDatabase(
-        { ...readConfig(variables, terminal.env), log },
-        { beside: true },
-      );
+      const config = readConfig(variables, terminal.env);
+      const opened = await openPartnerDatabase({ ...config, log, beside: true });
       await opened.close();
       print(terminal, options, { applied: opened.applied }, () =>
         opened.applied.length === 0

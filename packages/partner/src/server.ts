@@ -80,20 +80,9 @@ export function migratePartner(database: Database, log: Log = silentLog): Promis
 
 /** Opens the kit's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
 export function openPartnerDatabase(
-  config: Partial<PartnerConfig>,
-  more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside'>> = {},
+  config: Omit<ServerDatabaseOptions, 'server' | 'migrations'>,
 ): Promise<ServerDatabase> {
-  return openServerDatabase({
-    server: 'partner',
-    migrations,
-    databaseUrl: config.databaseUrl,
-    waitSeconds: config.databaseWaitSeconds,
-    connections: config.databaseConnections ?? 10,
-    dataDirectory: config.dataDirectory,
-    migrate: config.migrate,
-    log: config.log,
-    ...more,
-  });
+  return openServerDatabase({ ...config, server: 'partner', migrations });
 }
 
 /** Starts a partner server; resolves when both listeners accept requests. Throws ConfigurationError. */
@@ -102,7 +91,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
   const directory = config.dataDirectory ?? dataDirectory();
   const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'partner')));
   // Credentials are compared, never decrypted, so no secret has to match the data; the row identifies only the deployment.
-  const opened = await openPartnerDatabase(config, { secrets: [] });
+  const opened = await openPartnerDatabase({ ...config, secrets: [] });
   const { database } = opened;
   const metrics = createMetrics();
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];

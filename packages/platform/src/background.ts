@@ -66,7 +66,6 @@ export function keepWorking(given: {
   readonly remit: () => Promise<readonly Waiting[]>;
 }): { readonly auditChain: AuditChain; readonly ended: Promise<unknown> } {
   const { config, database, registry, sealer, funding, lost, metrics, clock, log, signal } = given;
-  const { smtpUrl, mailFrom } = config;
   // Keyed with what is outside the database, so that whoever can write to it cannot make seals of their own.
   const sealing = hkdfSync('sha256', given.keyPepper, '', 'duebridge audit seals', 32);
   const auditChain = new AuditChain({
@@ -81,21 +80,11 @@ export function keepWorking(given: {
     () => auditChain.ageMs / 1_000,
   );
   const on = { clock, log, signal };
-  const mailing =
-    smtpUrl === undefined || mailFrom === undefined
-      ? undefined
-      : keepMailing({
-          ...on,
-          database,
-          registry,
-          sealer,
-          transport: { url: smtpUrl, from: mailFrom },
-        });
   const readGauges = openGauges(database, metrics, clock);
   const keepBook = openBookkeeping({ database, metrics, clock, log, remit: given.remit });
   const ended = Promise.all([
     lost.watch(signal),
-    mailing,
+    config.mail && keepMailing({ ...on, database, registry, sealer, mail: config.mail }),
     keepSealing({ ...on, chain: auditChain }),
     repeatedly(on, FUNDS_EVERY_MS, 'the funding sweep failed', () => funding.sweep()),
     repeatedly(on, SUMS_EVERY_MS, 'could not add up the ends of payments', () => sumUp(database)),

@@ -20,6 +20,7 @@ import type { OpenIdProvider } from './admin/openid.ts';
 import type { FundingConfig } from './funding/configured.ts';
 import type { StripeSettings } from './funding/stripe.ts';
 import { openSealer } from './partners/seal.ts';
+import type { MailTransport } from './checkout/mail.ts';
 import { pepperText, variables } from './variables.ts';
 
 /** What the environment says; variables.ts describes each setting, with its default. */
@@ -33,7 +34,16 @@ export interface PlatformConfig
   extends
     FundingConfig,
     Partial<
-      Omit<Environment, 'funding' | 'ipRate' | 'logLevel' | `oidc${string}` | `stripe${string}`>
+      Omit<
+        Environment,
+        | 'funding'
+        | 'ipRate'
+        | 'logLevel'
+        | 'mailFrom'
+        | 'smtpUrl'
+        | `oidc${string}`
+        | `stripe${string}`
+      >
     > {
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;
@@ -43,6 +53,8 @@ export interface PlatformConfig
   readonly ipRate?: Rate | undefined;
   /** OpenID Connect provider that signs operators in to the console; default none. */
   readonly openId?: OpenIdProvider | undefined;
+  /** The server that takes mails to customers; default none, and no mail is sent. */
+  readonly mail?: MailTransport | undefined;
   readonly log?: Log;
   readonly clock?: Clock;
   /** Folder of the built pages, with a slash at its end; default that of packages/web. */
@@ -76,6 +88,10 @@ export function readPlatformConfig(
     clientSecret: 'oidcClientSecret',
     redirectUrl: 'oidcRedirectUrl',
   });
+  const mail: MailTransport | undefined = allOrNone('Mail', read, {
+    url: 'smtpUrl',
+    from: 'mailFrom',
+  });
   const keys: Omit<StripeSettings, 'methods' | 'bankMaxCents'> | undefined = allOrNone(
     'Stripe',
     read,
@@ -94,6 +110,7 @@ export function readPlatformConfig(
   return {
     ...read,
     openId,
+    mail,
     stripe: keys && { ...keys, methods, bankMaxCents },
     ipRate: ipRate === 0 ? undefined : { perSecond: ipRate, burst: 2 * ipRate },
   };

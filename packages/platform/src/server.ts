@@ -9,7 +9,6 @@
 import type { KeyObject } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';
 import {
-  ConfigurationError,
   createLogger,
   createMetrics,
   createServer,
@@ -120,7 +119,6 @@ async function openAll(
   const clock = config.clock ?? systemClock;
   // First: a platform that cannot start with these settings leaves nothing behind, neither files nor a database that is migrated.
   const { adapters, offersSandbox } = await openAdapters(config);
-  assertSender(config);
   const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const pools = await openPools(config, checked, log, closers);
@@ -252,8 +250,7 @@ function openCheckout(ground: Ground, driving: Driving) {
   const answers = openAnswers({ database, clock, log });
   const answered = keepAttempts({ attempts: answers, clock, signal });
   closers.push(() => answered);
-  const mails = config.smtpUrl !== undefined;
-  const sessions = openSessions({ ...base, funding, sealer, mails });
+  const sessions = openSessions({ ...base, funding, sealer, mails: config.mail !== undefined });
   const lost = new LostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
     ...base,
@@ -314,30 +311,11 @@ function openApi(routes: Parameters<typeof renderOpenApi>[0], title: string, des
   return renderOpenApi(routes, { title, description, version: API_VERSION, servers });
 }
 
-function assertSender(config: PlatformConfig): void {
-  if (config.smtpUrl !== undefined && config.mailFrom === undefined) {
-    throw new ConfigurationError(
-      'DUEBRIDGE_SMTP_URL is set without a sender: set DUEBRIDGE_MAIL_FROM, such as Payments <pay@example.com>',
-    );
-  }
-}
-
 /** Opens the platform's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */
 export function openPlatformDatabase(
-  config: PlatformConfig,
-  more: Partial<Pick<ServerDatabaseOptions, 'secrets' | 'beside' | 'connections'>> = {},
+  config: Omit<ServerDatabaseOptions, 'server' | 'migrations'>,
 ): Promise<ServerDatabase> {
-  return openServerDatabase({
-    server: 'platform',
-    migrations,
-    databaseUrl: config.databaseUrl,
-    waitSeconds: config.databaseWaitSeconds,
-    connections: config.databaseConnections ?? 20,
-    dataDirectory: config.dataDirectory,
-    migrate: config.migrate,
-    log: config.log,
-    ...more,
-  });
+  return openServerDatabase({ ...config, server: 'platform', migrations });
 }
 
 /** The embedded database has no standby and no backup: a disk that fails takes the record of real payments with it. */
@@ -365,10 +343,8 @@ async function openPools(
 ): Promise<Record<'front' | 'engine' | 'heartbeat', Database>> {
   const all = config.databaseConnections;
   const ofEngine = Math.max(2, Math.floor(all * ENGINE_PART));
-  const opened = await openPlatformDatabase(
-    { ...config, log },
-    { secrets, connections: all - ofEngine - HEARTBEAT_CONNECTIONS },
-  );
+  const databaseConnections = all - ofEngine - HEARTBEAT_CONNECTIONS;
+  const opened = await openPlatformDatabase({ ...config, log, secrets, databaseConnections });
   closers.push(() => opened.close());
   const { url, database: front } = opened;
   if (config.databaseUrl === undefined) await warnOfLivePartners(front, log);

@@ -20,7 +20,7 @@ test('a start waits for a database that is down, says so, and ends with a code t
     server: 'platform',
     migrations,
     databaseUrl: url.href,
-    connections: 2,
+    databaseConnections: 2,
     beside: true,
   } as const;
   await assert.rejects(openServerDatabase(options), (error) => {
@@ -42,7 +42,7 @@ test('a start waits for a database that is down, says so, and ends with a code t
     if (lines.length === 2) comesUp.listen(Number(url.port), there.hostname);
   };
   const log = { ...silentLog, warn };
-  const opened = await openServerDatabase({ ...options, waitSeconds: 600, log });
+  const opened = await openServerDatabase({ ...options, databaseWaitSeconds: 600, log });
   direct.closing(async () => {
     await opened.close();
     comesUp.close();

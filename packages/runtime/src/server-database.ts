@@ -25,8 +25,9 @@ export interface ServerDatabaseOptions {
   /** PostgreSQL to use; without it the embedded one of `dataDirectory`. */
   readonly databaseUrl?: string | undefined;
   /** How long to wait for a PostgreSQL of one's own that does not answer; default: not at all. */
-  readonly waitSeconds?: number | undefined;
-  readonly connections: number;
+  readonly databaseWaitSeconds?: number | undefined;
+  /** At most; default 10. */
+  readonly databaseConnections?: number | undefined;
   readonly dataDirectory?: string | undefined;
   /** The secrets that the data depends on; left out by a command that only migrates. */
   readonly secrets?: readonly DeploymentSecret[] | undefined;
@@ -62,11 +63,11 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     const database = openDatabase({
       url,
       applicationName: `duebridge ${server}`,
-      maxConnections: options.connections,
+      maxConnections: options.databaseConnections ?? 10,
       log,
     });
     closers.push(() => database.close());
-    await waitFor(database, (options.waitSeconds ?? 0) * 1_000, log);
+    await waitFor(database, (options.databaseWaitSeconds ?? 0) * 1_000, log);
     await checkDurability(database);
     if (!(await takesWrites(database))) {
       throw new ConfigurationError(

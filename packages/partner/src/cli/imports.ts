@@ -69,7 +69,7 @@ async function withFile<T>(
   const file = await openTextFile(terminal, name);
   try {
     const config = readConfig(variables, terminal.env);
-    const server = await openPartnerDatabase(config, { beside: true });
+    const server = await openPartnerDatabase({ ...config, beside: true });
     try {
       return await work(() => file.text(), server.database, config.billers);
     } finally {

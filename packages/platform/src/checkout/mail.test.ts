@@ -48,7 +48,7 @@ const mails = await startMailServer();
 const partner = await startTestPartner({ after });
 const platform: TestPlatform = await startTestPlatform(
   { after },
-  { smtpUrl: mails.url, mailFrom: 'Payments <pay@duebridge.example>' },
+  { mail: { url: mails.url, from: 'Payments <pay@duebridge.example>' } },
 );
 await platform.register(partner, { partner_id: 'water', support_contact: 'help@water.example' });
 const credentials = await platform.credentials('water');
@@ -264,10 +264,10 @@ testInRealTime(
       socket.on('error', () => undefined);
       met.resolve();
     });
-    const smtpUrl = (await served({ after }, silent)).replace('http:', 'smtp:');
+    const url = (await served({ after }, silent)).replace('http:', 'smtp:');
     const held: TestPlatform = await startTestPlatform(
       { after },
-      { smtpUrl, mailFrom: 'Payments <pay@duebridge.example>' },
+      { mail: { url, from: 'Payments <pay@duebridge.example>' } },
     );
     await held.register(partner, { partner_id: 'water' });
     partner.endings.set('a1', succeeded);

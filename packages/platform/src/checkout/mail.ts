@@ -34,21 +34,22 @@ const LATE_HOURS = 24;
 /** Time whose payments are queued by one statement: at 1,000 payments a second some seconds of the database's work. */
 const SPAN_MINUTES = 5;
 
-/** How mails are sent. */
+/** How mails are sent: with `from`, such as `Payments <pay@example.com>`. */
 export interface MailTransport {
   /** `smtp://user:password@host:port`, or smtps. */
   readonly url: string;
   readonly from: string;
 }
 
-/** What mailing depends on. */
-export interface MailDependencies {
+/** What mailing depends on; it ends when `signal` aborts. */
+interface MailDependencies {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly sealer: Sealer;
-  readonly transport: MailTransport;
+  readonly mail: MailTransport;
   readonly clock: Clock;
   readonly log: Log;
+  readonly signal: AbortSignal;
 }
 
 const progressStatement = sql(
@@ -153,18 +154,16 @@ type Content = Pick<
 > & { readonly refunded_in_cents: number };
 
 /** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
-export async function keepMailing(
-  dependencies: MailDependencies & { signal: AbortSignal },
-): Promise<void> {
-  const { database, log, transport } = dependencies;
-  const mailer = createTransport(transport.url);
+export async function keepMailing(dependencies: MailDependencies): Promise<void> {
+  const { database, log, mail } = dependencies;
+  const mailer = createTransport(mail.url);
   await repeatedly(dependencies, POLL_EVERY_MS, 'could not read the mail queue', async () => {
     await database.query(progressStatement);
     const more = await queueMails(database, log);
     const late = await database.query(lateStatement);
     if (late.length > 0) log.warn({ mails: late.length }, 'mails that are a day late are not sent');
     const due = await database.query<Claimed>(claimStatement);
-    for (const mail of due) await sendOne(dependencies, mailer, mail);
+    for (const one of due) await sendOne(dependencies, mailer, one);
     // No pause while there is more: a backlog drains as fast as the mail server accepts it.
     return more || due.length === MAILS_PER_POLL;
   });
@@ -176,22 +175,22 @@ async function sendOne(
   mailer: ReturnType<typeof createTransport>,
   { platform_payment_id, kind, tries, queued_at }: Claimed,
 ): Promise<void> {
-  const { database, registry, sealer, transport, log } = dependencies;
-  const mail = [platform_payment_id, queued_at];
+  const { database, registry, sealer, mail, log } = dependencies;
+  const claimed = [platform_payment_id, queued_at];
   const content = await findPayment(database, platform_payment_id);
   const payer = content && (await payerOf(database, sealer, content, null));
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || payer === undefined) {
-    await database.query(giveUpStatement, mail);
+    await database.query(giveUpStatement, claimed);
     return;
   }
   const refunded_in_cents = await refundedCents(database, platform_payment_id);
   const partner = await registry.get(content.partner_id);
   try {
     await mailer.sendMail({
-      from: transport.from,
+      from: mail.from,
       to: { name: '', address: payer.email },
-      messageId: `<${messageName(platform_payment_id, refunded_in_cents)}@${domainOf(transport.from)}>`,
+      messageId: `<${messageName(platform_payment_id, refunded_in_cents)}@${domainOf(mail.from)}>`,
       ...textOf(
         kind,
         { ...content, refunded_in_cents },
@@ -208,14 +207,14 @@ async function sendOne(
       { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
       'the mail server did not accept a mail',
     );
-    if (refused) await database.query(giveUpStatement, mail);
+    if (refused) await database.query(giveUpStatement, claimed);
     else {
       const seconds = Math.min(4 * 3_600, 30 * 2 ** tries);
-      await database.query(laterStatement, [...mail, seconds]);
+      await database.query(laterStatement, [...claimed, seconds]);
     }
     return;
   }
-  await database.query(sentStatement, mail);
+  await database.query(sentStatement, claimed);
 }
 
 /** The same on every attempt, another after each refund, and reveals nothing about the payment to a mail server. */
@@ -264,27 +263,24 @@ export function textOf(
     ...(content.posted_at === null ? [] : [`Posted:    ${when(content.posted_at)}`]),
     `Reference: ${content.platform_payment_id}`,
   ];
-  const isReceipt = kind === 'receipt';
   const isTest = biller.mode === 'test';
-  const isRefunded = isReceipt && refunded_in_cents > 0;
-  const subject = isRefunded
-    ? `Refund: ${refunded} of your payment to ${name}`
-    : isReceipt
-      ? `Receipt: ${amount} to ${name}`
-      : `Your payment of ${amount} to ${name} was not made`;
   const { failure_reason } = content;
-  const news = isReceipt
-    ? isRefunded
-      ? [
-          `${refunded} of your payment to ${name} went back to you. Your bank may take some days to show it.`,
-        ]
-      : [`Your payment to ${name} was posted.`]
-    : [
-        `Your payment to ${name} failed and you have not been charged for it.`,
-        // A card's hold may have been captured before it expired (decision 110).
-        'If money was taken already, it is on its way back.',
-        ...(failure_reason === null ? [] : ['', `Reason: ${plainText(failure_reason)}`]),
-      ];
+  let subject = `Receipt: ${amount} to ${name}`;
+  let news = [`Your payment to ${name} was posted.`];
+  if (kind === 'failed') {
+    subject = `Your payment of ${amount} to ${name} was not made`;
+    news = [
+      `Your payment to ${name} failed and you have not been charged for it.`,
+      // A card's hold may have been captured before it expired (decision 110).
+      'If money was taken already, it is on its way back.',
+      ...(failure_reason === null ? [] : ['', `Reason: ${plainText(failure_reason)}`]),
+    ];
+  } else if (refunded_in_cents > 0) {
+    subject = `Refund: ${refunded} of your payment to ${name}`;
+    news = [
+      `${refunded} of your payment to ${name} went back to you. Your bank may take some days to show it.`,
+    ];
+  }
   const note = isTest ? ['This was a test: no money was taken.', ''] : [];
   return {
     subject: isTest ? `[Test] ${subject}` : subject,

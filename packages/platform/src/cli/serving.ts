@@ -70,10 +70,11 @@ export async function withDatabase<T>(
     import('../server.ts'),
   ]);
   const log = runtime.createLogger({ name: 'platform', level: 'warn' });
-  const opened = await server.openPlatformDatabase(
-    { ...config.readPlatformConfig(env), log },
-    { beside: true },
-  );
+  const opened = await server.openPlatformDatabase({
+    ...config.readPlatformConfig(env),
+    log,
+    beside: true,
+  });
   try {
     return await work(opened);
   } finally {

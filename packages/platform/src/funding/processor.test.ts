@@ -288,7 +288,6 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
   };
   for (const [config, says] of [
     [{ funding: ['paypal'] }, /names paypal/],
-    [{ smtpUrl: 'smtp://127.0.0.1:1' }, /set DUEBRIDGE_MAIL_FROM/],
     [{}, /database/],
   ] as const) {
     await assert.rejects(startPlatform({ ...nowhere, ...config }), says);
@@ -297,6 +296,10 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'pk_live_1' }, /one of the Stripe keys is for test mode/],
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: 'sk_test_1' }, /must begin with pk_/],
     [{ DUEBRIDGE_STRIPE_PUBLISHABLE_KEY: '' }, /Stripe is only partly configured/],
+    [
+      { DUEBRIDGE_SMTP_URL: 'smtp://127.0.0.1:1' },
+      /Mail .* set DUEBRIDGE_SMTP_URL and DUEBRIDGE_MAIL_FROM/,
+    ],
     [{ DUEBRIDGE_STRIPE_METHODS: 'card,klarna' }, /must be some of card, us_bank_account/],
     [{ DUEBRIDGE_STRIPE_METHODS: 'us_bank_account,wallet' }, /must name card beside wallet/],
   ] as const) {
