@@ -156,7 +156,9 @@ test('a hanging, slow, endless or compressed answer costs a customer no more tha
   ];
   for (const [reason, answer] of answers) {
     scripted.script = () => answer;
-    const outcome = await rig.client.getAccount(partner, asked, { deadlineMs: 300 });
+    // Long enough on any machine for what is answered.
+    const deadlineMs = reason === 'timeout' ? 300 : 30_000;
+    const outcome = await rig.client.getAccount(partner, asked, { deadlineMs });
     assert.deepEqual(outcome, { kind: 'unreachable', reason });
   }
 });
@@ -188,7 +190,7 @@ test('an untrusted certificate ends the call, whatever the environment says', as
       method: 'GET',
       path: '/',
       headers: {},
-      deadlineMs: 2_000,
+      deadlineMs: 30_000,
     });
     assert.deepEqual(exchange, { kind: 'no_reply', reason: 'certificate' });
   } finally {
