@@ -85,8 +85,11 @@ export class SimulatedPostgres {
   /** What is known of each statement, by its text: parsed and planned once for all worlds of the process. */
   readonly #prepared = new Map<string, Prepared>();
   readonly #parser = new protocol.Parser();
-  /** The last reading of the slots, while nobody has changed them. */
-  #slots: { readonly text: string; readonly rows: unknown[] } | undefined;
+  /** Answers to reads, by statement and values, and after how many changes they were read. */
+  readonly #answers = new Map<string, { readonly rows: unknown[]; readonly at: number }>();
+  /** After how many changes each table was changed last. */
+  readonly #changed = new Map<string, number>();
+  #changes = 0;
 
   private constructor(postgres: Postgres, tables: readonly string[], seeded: readonly string[]) {
     this.#postgres = postgres;
@@ -137,7 +140,7 @@ export class SimulatedPostgres {
   async begin(world: World): Promise<void> {
     this.#world = world;
     this.#clockOffMs = 0;
-    this.#slots = undefined;
+    this.#answers.clear();
     this.#turn = Promise.resolve();
     // A table without pages is already empty. Emptied tables are as new, so that one seed leaves no trace for the next.
     const used = await this.#nonEmpty(this.#tables);
@@ -170,7 +173,7 @@ export class SimulatedPostgres {
   /** The standby takes over: what the platform committed since the copy is gone. */
   failOver(): Promise<void> {
     return this.#exclusively(async () => {
-      this.#slots = undefined;
+      this.#answers.clear();
       const tables = this.#tablesOfPlatform();
       const used = await this.#nonEmpty(tables);
       const copies = await this.#nonEmpty(tables.map((name) => copyOf('standby', name)));
@@ -261,13 +264,26 @@ export class SimulatedPostgres {
     return world.busy(() => Promise.resolve().then(() => this.#run<Row>(text, values)));
   }
 
-  /** Runs a statement that is prepared once. In one thread nobody else uses the session meanwhile, so it needs no promise. */
+  /**
+   * Runs a statement that is prepared once. In one thread nobody else uses the session meanwhile, so it needs no promise. Workers and looks
+   * from outside read the same again and again: an answer stays as it is until a statement has changed a table of which it is.
+   */
   #run<Row>(text: string, values: readonly unknown[]): Row[] {
-    const { changesSlots, readsSlotsAlone } = this.#prepare(text);
-    if (changesSlots) this.#slots = undefined;
-    if (!readsSlotsAlone) return this.#execute(text, values);
-    if (this.#slots?.text !== text) this.#slots = { text, rows: this.#execute(text, values) };
-    return this.#slots.rows as Row[];
+    const { tables, kind } = this.#prepare(text);
+    if (kind === 'read') {
+      const key = `${text} ${JSON.stringify(values)}`;
+      const known = this.#answers.get(key);
+      if (known && !tables.some((table) => (this.#changed.get(table) ?? 0) > known.at)) {
+        return known.rows.map((row) => ({ ...(row as object) }) as Row);
+      }
+      const rows = this.#execute<Row>(text, values);
+      this.#answers.set(key, { rows, at: this.#changes });
+      return rows.map((row) => ({ ...row }));
+    }
+    if (kind === 'back') this.#answers.clear();
+    this.#changes += 1;
+    for (const table of tables) this.#changed.set(table, this.#changes);
+    return this.#execute(text, values);
   }
 
   #execute<Row>(text: string, values: readonly unknown[]): Row[] {
@@ -323,8 +339,8 @@ export class SimulatedPostgres {
       name,
       parameters,
       columns,
-      changesSlots: CHANGES_SLOTS.test(text),
-      readsSlotsAlone: READS_SLOTS_ALONE.test(text),
+      tables: [...text.matchAll(TABLE)].map(([table]) => table),
+      kind: kindOf(text),
     };
     this.#prepared.set(text, prepared);
     return prepared;
@@ -426,8 +442,8 @@ async function keepNew(migrations: readonly string[], file: string): Promise<voi
 interface Prepared {
   readonly name: string;
   readonly parameters: readonly number[];
-  readonly changesSlots: boolean;
-  readonly readsSlotsAlone: boolean;
+  readonly tables: readonly string[];
+  readonly kind: Kind;
   readonly columns: readonly {
     readonly name: string;
     readonly parse: (text: string) => unknown;
@@ -439,12 +455,22 @@ const DATA_ROW = 'D'.charCodeAt(0);
 const ERROR = 'E'.charCodeAt(0);
 
 /**
- * Each worker reads all 1,024 slots at every round, which took a quarter of the time of all statements. There is one session, so the
- * answer stays the same until somebody writes to slots, or rolls back what was written. A statement that does not look like these
- * two is simply run.
+ * `read`: the answer depends on tables that its text names and on its values alone; `back`: any table may be another one; `other`: it may
+ * change the tables that it names. No trigger and no foreign key changes another table.
  */
-const READS_SLOTS_ALONE = /^SELECT [^$]* FROM duebridge_platform\.slots s GROUP BY s\.worker_id$/;
-const CHANGES_SLOTS = /^ROLLBACK|\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b[^;]*\bslots\b/i;
+type Kind = 'read' | 'back' | 'other';
+
+const TABLE = /\bduebridge_(?:platform|partner)\.\w+/g;
+/** What changes a table, or depends on more than tables: the time, chance, the server, a view. */
+const NO_READ =
+  /\b(?:INSERT|UPDATE|DELETE|TRUNCATE|LOCK|now|clock_timestamp|statement_timestamp|transaction_timestamp|current_\w+|localtime\w*|gen_random_uuid|random|nextval|setval|set_config|pg_\w+|movement)\b/i;
+/** A call of a function of ours, which may change any table. */
+const FUNCTION = /(?<!INTO )\bduebridge_\w+\.\w+ ?\(/i;
+
+function kindOf(text: string): Kind {
+  if (/^\s*ROLLBACK/i.test(text) || FUNCTION.test(text)) return 'back';
+  return /^\s*(?:SELECT|WITH)\b/i.test(text) && !NO_READ.test(text) ? 'read' : 'other';
+}
 
 /** The type of a list of slots, which is read at every round and is long. */
 const INT2_ARRAY = 1005;
