@@ -99,7 +99,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/slots.ts',
     find: '  if (slots.length === 0) return [];\n',
     replace: '  if (slots.length < 1_024) return [];\n',
-    seed: 1,
+    seed: 3,
   },
   {
     name: 'an unknown outcome ends the payment as failed',
@@ -266,7 +266,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'one.unchangedMs >= LEASE_MS',
     replace: 'one.unchangedMs >= 0',
-    seed: 32,
+    seed: 39,
   },
   {
     name: 'the delay of a payment that is accepted and then denied never grows',
