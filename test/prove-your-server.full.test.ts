@@ -72,7 +72,7 @@ for (const example of EXAMPLES) {
         [],
       );
       assert.equal(report.exit_code, 0);
-      assert.equal(report.counts.PASS, 35);
+      assert.equal(report.counts.PASS, 33);
     } finally {
       await stop(first.child);
     }
