@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { v7 as uuidv7 } from 'uuid';
+import { until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from './testing.ts';
 import { ATTEMPT_DAYS, forget, MAIL_DAYS } from './retention.ts';
 import { openSealer } from '../partners/seal.ts';
@@ -9,6 +10,10 @@ const sealKey = Buffer.alloc(32, 9).toString('base64');
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after }, { sealKey, paidRetentionDays: 90 });
 const { database } = platform;
+// The platform sweeps at its start, and then in an hour: its own sweep must not remove what the tests count.
+await until('its first sweep', () =>
+  platform.logged.some((line) => line.includes('retention sweep done')),
+);
 const { partner_id } = await platform.register(partner);
 const credentials = await platform.credentials(partner_id);
 
