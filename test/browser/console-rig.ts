@@ -51,13 +51,7 @@ export interface WorkingDay {
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
 export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<WorkingDay> {
-  const payer = {
-    name: 'Duebridge Payments',
-    routing_number: '021000021',
-    account_number: '1234567890',
-    company_id: '1234567890',
-  };
-  const platform = await startTestPlatform(cleanup, { webDist: dist, payer });
+  const platform = await startTestPlatform(cleanup, { webDist: dist });
   const partner = await startTestPartner(cleanup);
   const partner_id = 'springfield-water';
   const budget = { wait_seconds: 0 };

@@ -453,6 +453,13 @@ test('a payment that takes long is found by its amount, paused, has a case and i
 
 test('money: the equation is in sight, each figure opens into its lines, and a case is ended', async () => {
   const id = await work.pay('pays-77', 4_400, 'money@example.com');
+  const set = await work.platform.admin('POST', '/admin/v1/partners/springfield-water/payout', {
+    way: 'by_hand',
+    holder_name: 'Springfield Water',
+    routing_number: '021000021',
+    account_number: '12345678',
+  });
+  assert.equal(set.status, 200, set.text);
   const { page, close } = await signIn('bob');
   await page.goto(`${work.platform.adminUrl}/console/payments/${id}`);
   await act(page, 'Open a case', 'the bill still shows it');
@@ -470,58 +477,7 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
     .getByText(/No remittances\.|Remittances, paid/)
     .first()
     .waitFor();
-  // A transfer that somebody makes by hand: the first of two persons says that it was paid.
-  await work.platform.database.transaction(async (tx) => {
-    await tx.query(
-      `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, way)
-       SELECT 'by-hand-1', 'a-batch', partner_id, 'springfield-water', 1, 700, 0, 0, 700, '', now(), 'sent', 'by_hand'
-         FROM duebridge_platform.partners LIMIT 1`,
-    );
-  });
-  await page.goto(`${work.platform.adminUrl}/console/money?lines=remittances+sent`);
-  const transfer = page.getByRole('row').filter({ hasText: 'by-hand-1' });
-  await transfer.getByRole('button', { name: 'paid' }).click();
-  await page.getByRole('dialog').getByLabel('The bank’s reference').fill('BANK-1');
-  await page.getByRole('dialog').getByRole('button', { name: 'paid' }).click();
-  await page.getByText('Noted. A second person has to give the same reference.').waitFor();
-  assert.equal((await auditOf('second_person_asked'))[0]?.actor, 'bob');
-  await close();
-});
-
-test('a file for the bank is made of the transfers that wait, and the browser stores it', async () => {
-  await work.pay('pays-78', 3_100, 'file@example.com');
-  await work.platform.database.transaction(async (tx) => {
-    await tx.query(
-      `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-              deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, way)
-       VALUES ('in-a-file-1', 'b-batch', 'springfield-water', 'water', 1, 3100, 0, 0, 3100, '', now(), 'sent', 'pain001')`,
-    );
-  });
-  const set = await work.platform.admin('POST', '/admin/v1/partners/springfield-water/payout', {
-    way: 'pain001',
-    holder_name: 'Springfield Water',
-    routing_number: '021000021',
-    account_number: '12345678',
-  });
-  assert.equal(set.status, 200, set.text);
-  const { page, close } = await signIn('ada');
-  await page.getByRole('link', { name: 'Money', exact: true }).click();
-  await page.getByRole('link', { name: 'water', exact: true }).first().click();
   await page.getByRole('cell', { name: 'Springfield Water' }).waitFor();
-  const make = async (): Promise<void> => {
-    const label = 'Make a pain.001 file';
-    await page.getByRole('button', { name: label }).first().click();
-    await page.getByRole('dialog').getByRole('button', { name: label }).click();
-  };
-  const stored = page.waitForEvent('download');
-  await make();
-  const download = await stored;
-  assert.match(download.suggestedFilename(), /^[0-9a-f-]{36}\.xml$/);
-  assert.match(await readFile(await download.path(), 'utf8'), /in-a-file-1/);
-  await page.getByText('The file has 1 transfer, $31.00.').waitFor();
-  await make();
-  await page.getByText('No transfer of test mode waits for a file of this kind').waitFor();
   await close();
 });
 

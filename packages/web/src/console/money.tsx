@@ -1,6 +1,5 @@
 /** Money: where every cent is, by biller and day, with the lines behind each figure; remittances, refunds, and cases with their ends. */
 import type {
-  BankFileView,
   CaseEnd,
   CaseEnded,
   CaseView,
@@ -13,14 +12,10 @@ import { post } from './api.ts';
 import {
   Act,
   chosen,
-  type Column,
-  counted,
   Facts,
-  isViewer,
   List,
   moment,
   money,
-  saveAs,
   Show,
   Table,
   toBatch,
@@ -155,48 +150,7 @@ function Equation(props: { mode: string; balances: readonly MoneyBalances[]; day
           ? 'every cent of it is above.'
           : `${money(apart)} of it is nowhere: run duebridge platform money check.`}
       </p>
-      <div class="buttons">
-        <MakeFile mode={mode} way="pain001" label="Make a pain.001 file" />
-        <MakeFile mode={mode} way="nacha" label="Make a NACHA file" />
-      </div>
     </section>
-  );
-}
-
-/** Puts the transfers that wait into a file for the bank, which the browser stores. */
-function MakeFile({ mode, way, label }: { mode: string; way: string; label: string }) {
-  return (
-    <Act
-      label={label}
-      role="admin"
-      about={`Puts every transfer of ${mode} money that waits for such a file into one, to be carried to the bank.`}
-      reasonLabel={null}
-      act={async () => {
-        const made = await post<BankFileView>('/money/files', { way, mode });
-        const file = URL.createObjectURL(new Blob([made.content]));
-        saveAs(`${made.file_id}.${way === 'nacha' ? 'ach' : 'xml'}`, file);
-        return `The file has ${counted(made.transfers, 'transfer')}, ${money(made.amount_in_cents)}.`;
-      }}
-    />
-  );
-}
-
-/** What the bank has said of a transfer. */
-function EndTransfer({ one, outcome }: { one: RemittanceView; outcome: 'paid' | 'returned' }) {
-  const what = outcome === 'paid' ? 'was paid' : 'came back, and is owed again';
-  return (
-    <Act
-      label={words(outcome)}
-      about={`The transfer of ${money(one.net_in_cents)} to ${one.biller_id} ${what}.`}
-      reasonLabel={outcome === 'paid' ? 'The bank’s reference' : 'The bank’s reason'}
-      act={async (reference) => {
-        const path = `/money/remittances/${one.remittance_id}/end`;
-        const said = await post<{ outcome: string }>(path, { outcome, reference });
-        return said.outcome === 'done'
-          ? 'The transfer has ended; its state follows with the next hourly round.'
-          : 'Noted. A second person has to give the same reference.';
-      }}
-    />
   );
 }
 
@@ -262,22 +216,10 @@ export function Remittances({ of }: { of: { readonly partner_id?: string; state?
         ['Carried', (one) => money(one.carried_in_cents), 'number'],
         ['Net', (one) => money(one.net_in_cents), 'number'],
         ['Bank’s reference', (one) => one.reference ?? one.reason ?? '–'],
-        ...(isViewer() === undefined ? [transfer] : []),
       ]}
     />
   );
 }
-
-/** The ends that a transfer may have. */
-const transfer: Column<RemittanceView> = [
-  'Transfer',
-  (one) => (
-    <>
-      {one.state === 'sent' && <EndTransfer {...{ one }} outcome="paid" />}
-      {['sent', 'paid'].includes(one.state) && <EndTransfer {...{ one }} outcome="returned" />}
-    </>
-  ),
-];
 
 const statementOf = (id: string) => (
   <a href={`/admin/v1/money/remittances/${id}/statement`} target="_self" download={`${id}.csv`}>
