@@ -169,7 +169,7 @@ async function operatorConsole(): Promise<void> {
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
   // What is opened on a page before its picture is taken.
   const acts: Readonly<Record<string, () => Promise<void>>> = {
-    search: () => page.getByRole('combobox', { name: 'Search' }).fill('25'),
+    search: () => page.getByRole('searchbox', { name: 'Search' }).fill('25'),
     dialog: () => page.getByRole('button', { name: 'Close as failed' }).click(),
   };
   const pages = {

@@ -63,6 +63,10 @@ export function MoneyPage() {
         {({ balances }) => <Balances {...{ balances, day }} />}
       </Show>
       <Lines lines={chosen('lines')} />
+      <p>
+        Files for the bank are made by <code>duebridge platform money bank-file</code>; what the
+        bank says of their transfers is noted by <code>duebridge platform money end</code>.
+      </p>
     </>
   );
 }

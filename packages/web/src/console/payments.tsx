@@ -67,7 +67,7 @@ export function PaymentsPage() {
         read={read}
         keyOf={(one) => one.platform_payment_id}
         empty="No payments match."
-        columns={[...(isViewer() === undefined ? [pick] : []), ...listColumns]}
+        columns={[...(isViewer() === undefined ? [pick] : []), ...columns]}
       >
         {(rows) => <Bulk payments={rows.filter((one) => picked.has(one.platform_payment_id))} />}
       </List>
@@ -145,35 +145,7 @@ function Bulk({ payments }: { payments: readonly PaymentView[] }) {
   );
 }
 
-/** A payment in a list; one of a person's has no more than the view. */
-type Shown = PaymentView & Partial<ListedPayment>;
-
-const amount: Column<Shown> = [
-  'Amount',
-  (one) => (
-    // Test payments are marked, so that nobody takes one for money.
-    <>
-      {one.mode === 'test' && <span class="mode">test</span>} {money(one.amount_in_cents)}
-    </>
-  ),
-  'number',
-];
-const reason: Column<Shown> = [
-  'Reason',
-  (one) => (
-    <span class="reason">
-      {[
-        words(one.review_reason ?? one.failure_reason ?? ''),
-        one.open_case && `Case: ${one.open_case.note}`,
-      ]
-        .filter(Boolean)
-        .join(' · ')}
-    </span>
-  ),
-];
-
-/** The columns of every list of payments. */
-const paymentColumns: readonly Column<Shown>[] = [
+const columns: readonly Column<ListedPayment>[] = [
   ['Status', (one) => <Status {...one} />],
   [
     'Payment',
@@ -185,7 +157,16 @@ const paymentColumns: readonly Column<Shown>[] = [
   ],
   ['Partner', (one) => <span class="nowrap">{one.partner_id}</span>],
   ['Account', (one) => one.masked_account_id],
-  amount,
+  [
+    'Amount',
+    (one) => (
+      // Test payments are marked, so that nobody takes one for money.
+      <>
+        {one.mode === 'test' && <span class="mode">test</span>} {money(one.amount_in_cents)}
+      </>
+    ),
+    'number',
+  ],
   ['Confirmed', (one) => moment(one.created_at)],
   [
     'Took',
@@ -195,13 +176,20 @@ const paymentColumns: readonly Column<Shown>[] = [
         : lasting(Date.parse(one.ended_at) - Date.parse(one.created_at)),
     'number',
   ],
-  reason,
-];
-
-const listColumns: readonly Column<ListedPayment>[] = [
-  ...paymentColumns.slice(0, -1),
   ['Next', nextStep],
-  reason,
+  [
+    'Reason',
+    (one) => (
+      <span class="reason">
+        {[
+          words(one.review_reason ?? one.failure_reason ?? ''),
+          one.open_case && `Case: ${one.open_case.note}`,
+        ]
+          .filter(Boolean)
+          .join(' · ')}
+      </span>
+    ),
+  ],
 ];
 
 const STEPS = { submit: 'send', poll: 'poll', settle: 'settle' } as const;

@@ -88,11 +88,8 @@ function suggestionsFor(text: string): Suggestion[] {
 
 export function Search() {
   const [typed, setTyped] = useState('');
-  const [at, setAt] = useState(0);
-  const [isOpen, setOpen] = useState(false);
-  const found = isOpen ? suggestionsFor(typed.trim()) : [];
-  const open = (): void => {
-    setOpen(true);
+  const found = suggestionsFor(typed.trim());
+  const readPartners = (): void => {
     if (partners.value.length > 0 || self.value?.role === 'partner') return;
     get<{ partners: PartnerView[] }>('/partners').then(
       (reply) => (partners.value = reply.partners),
@@ -100,68 +97,46 @@ export function Search() {
       () => undefined,
     );
   };
-  const show = (text: string): void => {
-    setTyped(text);
-    setAt(0);
-  };
-  const choose = (index: number): void => {
-    const place = found[index];
-    show('');
-    // On to what was chosen; the field is not needed any more, and its blur closes the list.
+  const take = (place: Suggestion | undefined): void => {
+    setTyped('');
+    // On to what was chosen: without the focus the list is not shown any more (style.css).
     document.querySelector<HTMLElement>('#main')?.focus({ preventScroll: true });
     if (place !== undefined) go(place.to, place.personal);
   };
-  const onKeyDown = (event: KeyboardEvent): void => {
-    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
-    if (step !== 0) {
-      open();
-      setAt((at + step + found.length) % Math.max(1, found.length));
-    } else if (event.key === 'Enter') choose(at);
-    else if (event.key === 'Escape') {
-      show('');
-      setOpen(false);
-    } else return;
-    event.preventDefault();
-  };
   return (
     <search>
-      <input
-        id="search"
-        role="combobox"
-        aria-label="Search"
-        aria-autocomplete="list"
-        aria-expanded={isOpen}
-        aria-controls={isOpen ? 'suggestions' : undefined}
-        aria-activedescendant={isOpen ? `suggestion-${at}` : undefined}
-        placeholder="Id, account, e-mail, amount, partner, status, page"
-        autocomplete="off"
-        value={typed}
-        onFocus={open}
-        onClick={open}
-        onBlur={() => setOpen(false)}
-        onInput={({ currentTarget }) => {
-          open();
-          show(currentTarget.value);
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          take(found[0]);
         }}
-        onKeyDown={onKeyDown}
-      />
-      {isOpen ? (
-        <ul id="suggestions" role="listbox" aria-label="Suggestions">
-          {found.map(({ words }, index) => (
-            <li
-              key={words}
-              id={`suggestion-${index}`}
-              role="option"
-              aria-selected={index === at}
-              // The field keeps the focus; losing it would close the list before the click.
+      >
+        <input
+          id="search"
+          type="search"
+          aria-label="Search"
+          placeholder="Id, account, e-mail, amount, partner, status, page"
+          autocomplete="off"
+          value={typed}
+          onFocus={readPartners}
+          onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+        />
+      </form>
+      {/* Enter takes the first, Tab leads to the others. */}
+      <ul aria-label="Suggestions">
+        {found.map((place) => (
+          <li key={place.words}>
+            {/* Safari gives a pressed button no focus: the field keeps it, or the list would go before the click. */}
+            <button
+              type="button"
               onMouseDown={(event) => event.preventDefault()}
-              onClick={() => choose(index)}
+              onClick={() => take(place)}
             >
-              {words}
-            </li>
-          ))}
-        </ul>
-      ) : null}
+              {place.words}
+            </button>
+          </li>
+        ))}
+      </ul>
     </search>
   );
 }
