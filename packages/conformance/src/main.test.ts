@@ -143,6 +143,13 @@ const LINES: readonly (readonly [
     /no\.pem holds no certificate .*ENOENT.*fix --ca/,
   ],
   [
+    'an expected failure without an owner',
+    () => at('--expected known.json'),
+    2,
+    /^$/,
+    /Entry 2 of known\.json lacks "owner"/,
+  ],
+  [
     'a report that cannot be written costs neither the result nor the other report',
     () => at('--only P20 --junit /dev/full --html beside.html'),
     2,
@@ -172,6 +179,8 @@ test('every command line has its exit code and says no more than was asked', asy
   });
   t.after(() => wrong.stop());
   writeFileSync('broken.pem', 'not a certificate');
+  const known = { check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' };
+  writeFileSync('known.json', JSON.stringify([known, { ...known, owner: undefined }]));
   for (const [what, line, code, out, err = /^/] of LINES) {
     const ran = await conform(line());
     assert.equal(ran.code, code, `${what}: ${ran.out}${ran.err}`);

@@ -11,6 +11,7 @@ import { addUp, choose, UsageProblem } from './check/check.ts';
 import type { CaseInfo, Profile } from './check/findings.ts';
 import { PARTNER_CASES, PLATFORM_CASES } from './cases/index.ts';
 import { DEFAULT_HISTORY, fileHistory } from './check/history.ts';
+import { readKnownFailures } from './check/known-failures.ts';
 import { describe } from './check/result.ts';
 import { jsonReport, junitReport, moneyLine, progressLine, terminalReport } from './report/text.ts';
 import { pageReport } from './report/page.ts';
@@ -51,6 +52,7 @@ interface Flags {
   readonly junit?: string;
   readonly html?: string;
   readonly allowPartial?: boolean;
+  readonly expected?: string;
   readonly list?: boolean;
   readonly recheck?: boolean;
   readonly plan?: boolean;
@@ -162,6 +164,7 @@ function judging(
     .option('--junit <file>', 'write the report as JUnit XML')
     .option('--html <file>', 'write the report as one HTML page')
     .option('--allow-partial', 'exit with 0 even if some checks could not be judged')
+    .option('--expected <file>', 'JSON list of known failures: check, owner, until, reason')
     .option('--list', 'list the checks, and exit')
     .action(async (file: string | undefined, flags: Flags & Record<string, unknown>) => {
       let given: Draft = {};
@@ -258,6 +261,7 @@ function runOptions(flags: Flags, restart_command: string | undefined): RunOptio
     profile: flags.profile,
     history,
     ...(only !== undefined && { only }),
+    ...(flags.expected !== undefined && { expected: readKnownFailures(flags.expected) }),
     ...(restart_command !== undefined && { restart: () => runShell(restart_command) }),
     onProgress(progress) {
       const isOver = progress.done === progress.total;

@@ -366,6 +366,31 @@ describe('a run obeys its options', () => {
     });
   });
 
+  test('an expected failure fails no run until its day is over', async () => {
+    const expected = [{ check: 'P22', owner: 'ada', until: '2030-01-01', reason: 'the old clock' }];
+    const behaviour: ScriptedPartnerOptions['behaviour'] = {
+      born: (payment) => void (payment.initiated_at = '2026-01-01T00:00:00'),
+    };
+    await withPartner({ behaviour }, async (url) => {
+      const on = (day: string) =>
+        judgeScripted(url, {
+          only: ['P22'],
+          expected,
+          clock: { ...VIRTUAL_CLOCK, now: () => Date.parse(day) },
+        });
+      const before = await on('2030-01-01T12:00:00Z');
+      assert.equal(before.exit_code, 0);
+      assert.equal(before.counts.FAIL, 1);
+      const words = /expected to fail until 2030-01-01 \(ada\): the old clock/;
+      assert.match(junitReport(before), /failures="0"[^]*<skipped message="expected to fail/);
+      for (const report of [terminalReport(before, { colour: false }), pageReport(before)]) {
+        assert.match(report, words);
+        assert.match(report, /as expected, not otherwise/);
+      }
+      assert.equal((await on('2030-01-02T00:00:00Z')).exit_code, 1);
+    });
+  });
+
   test('a damaged history counts as empty instead of stopping the run', () => {
     const place = join(folder, 'damaged');
     mkdirSync(place);

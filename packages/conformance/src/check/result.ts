@@ -7,6 +7,7 @@ import { CLAUSES, type ClauseId } from '@duebridge/contract';
 import type { PlannedMoney } from './check.ts';
 import { verdictOf, type CaseInfo, type Finding, type Profile, type Verdict } from './findings.ts';
 import { curl, isOut, type Exchange } from './http.ts';
+import type { KnownFailure } from './known-failures.ts';
 import type { Judged, Run } from './run.ts';
 
 /** Read from the package's manifest, in the repository and when installed. */
@@ -34,6 +35,8 @@ export interface CheckResult extends Required<CaseInfo> {
   readonly verdict: Verdict;
   readonly findings: readonly ReportedFinding[];
   readonly notes: readonly string[];
+  /** Set when it failed and may, until a day that has not passed. */
+  readonly excused?: KnownFailure;
   /** Why it was not judged. */
   readonly skipped?: string;
   /** What the target must declare so that it, or the rest of it, can be judged. */
@@ -67,7 +70,7 @@ export interface RunReport {
   /** Set when the run was ended early: the reason. */
   readonly stopped?: string;
   /**
-   * passed: no must was broken; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
+   * passed, known failures apart; failed: a must was broken; partial: what was judged holds, but some could not be judged for want of
    * something that the target file can declare, or the run was stopped; config: nothing could be judged;
    * nothing: zero checks ran.
    */
@@ -133,11 +136,16 @@ export function reportOf(run: Run, about: About): RunReport {
     const first = wire.exchanges.find((exchange) => exchange.check === check.id);
     const shown = cite(found[0]?.exchange ?? first).exchange;
     const reason = skipped ?? wanting.at(-1);
+    const today = new Date(run.now()).toISOString().slice(0, 10);
+    const excused = options.expected?.find(
+      (known) => known.check === check.id && verdict === 'FAIL' && known.until >= today,
+    );
     return {
       ...describe(check),
       verdict,
       findings: alike(found).map((finding) => reported(check, finding)),
-      notes,
+      notes: [...notes, ...(excused === undefined ? [] : [excuse(excused)])],
+      ...(excused && { excused }),
       ...(reason !== undefined && verdict === 'SKIP' && { skipped: wire.mask(reason) }),
       ...(wanting.length > 0 && { wanting: wanting.map((one) => wire.mask(one)) }),
       duration_ms,
@@ -155,7 +163,9 @@ export function reportOf(run: Run, about: About): RunReport {
   const counts: Record<Verdict, number> = { PASS: 0, FAIL: 0, WARN: 0, SKIP: 0, CONFIG: 0 };
   for (const { verdict } of results) counts[verdict] += 1;
   if (config !== undefined) counts.CONFIG = 1;
-  const isFailed = counts.FAIL > 0 || judgeFailed.length > 0;
+  const isFailed =
+    results.some((one) => one.verdict === 'FAIL' && one.excused === undefined) ||
+    judgeFailed.length > 0;
   const isWanting = results.some((one) => one.wanting !== undefined);
   const verdict = isFailed
     ? 'failed'
@@ -188,6 +198,11 @@ export function reportOf(run: Run, about: About): RunReport {
 
 /** The exit code of each outcome (decision 30). */
 const EXIT_CODES = { passed: 0, failed: 1, config: 2, partial: 2, nothing: 3 } as const;
+
+/** A known failure in words. */
+export function excuse({ until, owner, reason }: KnownFailure): string {
+  return `expected to fail until ${until} (${owner}): ${reason}`;
+}
 
 /** The description of a check without what it does. */
 export function describe(check: CaseInfo): Required<CaseInfo> {

@@ -15,6 +15,7 @@ import {
 } from './findings.ts';
 import type { History } from './history.ts';
 import { REQUEST_TIMEOUT_MS, Silent, Wire } from './http.ts';
+import type { KnownFailure } from './known-failures.ts';
 import type { Secret } from './target.ts';
 import { Throttle } from './throttle.ts';
 
@@ -84,6 +85,8 @@ export interface RunOptions {
   readonly onProgress?: (progress: Progress) => void;
   /** True to pass a run that was judged in part. */
   readonly allowPartial?: boolean;
+  /** Checks that may fail until a day. */
+  readonly expected?: readonly KnownFailure[];
 }
 
 /** The run was ended from outside: by its deadline or by the caller. */

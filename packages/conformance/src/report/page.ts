@@ -82,7 +82,7 @@ function top(report: RunReport): string {
     .map((verdict) => `${counts[verdict]} ${WORDS[verdict][1]}`);
   return `<header class="${report.verdict}">
 <p>duebridge conformance report</p>
-<h1>${TITLES[report.verdict]}</h1>
+<h1>${report.verdict === 'passed' && counts.FAIL > 0 ? '! Breaks the interface as expected, not otherwise' : TITLES[report.verdict]}</h1>
 <p>Of ${report.results.length} checks: ${sum.join(', ') || 'none judged'}.</p>
 <dl>${shown.join('')}</dl>
 </header>`;

@@ -6,7 +6,7 @@
 import util from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import { OF_THE_WHOLE_RUN } from '../cases/index.ts';
-import type { CheckResult, ReportedFinding, RunReport } from '../check/result.ts';
+import { excuse, type CheckResult, type ReportedFinding, type RunReport } from '../check/result.ts';
 import type { Progress } from '../check/run.ts';
 
 /** Writes in a colour or weight of the terminal, or plainly; the text alone carries the same information. */
@@ -71,7 +71,9 @@ export function headline(report: RunReport, paint: Paint = plainly): string {
   const passed = `${counts.PASS} of ${ran} checks passed${warned}`;
   switch (report.verdict) {
     case 'passed':
-      return `${paint('green', '✓')} ${url} conforms to the interface: ${passed} (profile ${profile}).`;
+      return counts.FAIL > 0
+        ? `${paint('yellow', '!')} ${url} breaks the interface as expected, not otherwise: ${passed} (profile ${profile}).`
+        : `${paint('green', '✓')} ${url} conforms to the interface: ${passed} (profile ${profile}).`;
     case 'partial':
       return `${paint('yellow', 'PARTLY JUDGED')} ${url}: ${passed}, but not everything could be judged (profile ${profile}).`;
     case 'failed':
@@ -137,7 +139,8 @@ export function junitReport(report: RunReport): string {
       WARN: `<system-out>${found}</system-out>`,
       FAIL: `<failure message="${xml(`${worst?.clause}: expected ${worst?.expected}; got ${worst?.got}`)}" type="${worst?.clause}">${found}</failure>`,
     }[verdict];
-    return testcase(`${one.id} ${one.title}`, body, ` time="${timeOf(one.duration_ms)}"`);
+    const known = one.excused && `<skipped message="${xml(excuse(one.excused))}"/>`;
+    return testcase(`${one.id} ${one.title}`, known ?? body, ` time="${timeOf(one.duration_ms)}"`);
   });
   if (report.verdict === 'partial') {
     const wanting = results.flatMap(({ id, wanting = [] }) =>
@@ -148,9 +151,10 @@ export function junitReport(report: RunReport): string {
   }
   if (config !== undefined) cases.unshift(error('pre-flight', 'config', config.sentence));
   const errors = cases.length - results.length;
+  const failures = counts.FAIL - results.filter((one) => one.excused !== undefined).length;
   return `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="${xml(`duebridge conform ${subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${counts.FAIL}" errors="${errors}" skipped="${counts.SKIP}" timestamp="${report.started_at}" time="${timeOf(report.duration_ms)}">
+  <testsuite name="${xml(`duebridge conform ${subject} ${report.target.base_url}`)}" tests="${cases.length}" failures="${failures}" errors="${errors}" skipped="${counts.SKIP}" timestamp="${report.started_at}" time="${timeOf(report.duration_ms)}">
 ${cases.join('\n')}
   </testsuite>
 </testsuites>
