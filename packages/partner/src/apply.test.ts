@@ -51,6 +51,10 @@ test('two replicas that apply the same payments post each once [ST2 RU2 KT2]', a
   const appliers = [applierOn(database, { announce }), applierOn(database, { announce })];
   appliers[0]!.take(rows);
   appliers[1]!.take(rows.toReversed());
+  // On a busy machine a group may run into its time limit, which changes nothing.
+  while (endings.length < ids.length) {
+    await Promise.all(appliers.map((applier) => applier.sweep(0)));
+  }
   await Promise.all(appliers.map((applier) => applier.stop()));
   assert.deepEqual(endings.sort(), ids.toSorted(), 'each ended at one of the two');
   assert.equal(
