@@ -239,6 +239,8 @@ test('a person is shown and erased on request, and can no longer be found; the p
 });
 
 test('each kind of difference that a file shows stays until it is resolved', async () => {
+  // Made beside the other, so that both are of one batch at midnight too: the batch cannot be closed before it ends.
+  await platform.pay(credentials, 'a3', 'open@example.com', 300);
   const id = await pay(2_800, 'recon@example.com');
   const { payments } = await json<{ payments: { platform_batch_id: string }[] }>([
     'payments',
