@@ -294,6 +294,30 @@ test('an index of a partitioned table is built on one partition after the other 
   );
 });
 
+test('an index that is attached to that of its partitioned table waits for a long reading as briefly as other migrations, and writes pass [EE10 F80]', async (t) => {
+  const { database, here, add } = await migrated(t);
+  await database.query(
+    `CREATE TABLE test_ground.month (id text PRIMARY KEY, amount bigint) PARTITION BY RANGE (id);
+     CREATE TABLE test_ground.month_1 PARTITION OF test_ground.month DEFAULT;
+     CREATE INDEX month_amount ON ONLY test_ground.month (amount);
+     CREATE INDEX month_1_amount ON test_ground.month_1 (amount)`,
+  );
+  await add(
+    '003-amounts.sql',
+    `-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY month_amount ON test_ground.month (amount);\n`,
+  );
+  const { log, heard } = heardLog();
+  const gaveUpOnce = heard('migration is waiting for a busy table');
+  const written = await database.transaction(async (tx) => {
+    await tx.query('SELECT * FROM test_ground.month WHERE amount = 1');
+    const migrating = migrate(database, here, { log, lockTimeoutMs: 100, retryPauseMs: 10 });
+    await gaveUpOnce;
+    await database.query(`INSERT INTO test_ground.month VALUES ('meanwhile', 9)`);
+    return { migrating };
+  });
+  assert.deepEqual(await written.migrating, ['003-amounts.sql']);
+});
+
 test('a replica that starts while another makes the first tables finishes with it, index builds too [EE10]', async (t) => {
   const { database, url } = await openEmpty(t);
   const directory = await mkdtemp(path.join(tmpdir(), 'migrations-'));

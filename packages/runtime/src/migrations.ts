@@ -299,12 +299,13 @@ async function build(connection: Transaction, index: Index, lockTimeoutMs: numbe
     await connection.query(`CREATE ${kind} CONCURRENTLY ${name} ON ${table} ${keys}`);
     return;
   }
-  if (known.is_valid === null) {
-    // Takes no time, but waits for the writers of the table, and the next ones wait behind it.
+  // Takes no time, but waits for whoever writes to the table, or reads it, and the next ones wait behind it.
+  const briefly = async (statement: string): Promise<void> => {
     await connection.query(`SET lock_timeout = ${lockTimeoutMs}`);
-    await connection.query(`CREATE ${kind} ${name} ON ONLY ${table} ${keys}`);
+    await connection.query(statement);
     await connection.query('SET lock_timeout = 0');
-  }
+  };
+  if (known.is_valid === null) await briefly(`CREATE ${kind} ${name} ON ONLY ${table} ${keys}`);
   const partitions = await connection.query<{ partition: string }>(
     `SELECT n.nspname || '.' || c.relname AS partition FROM pg_catalog.pg_inherits p JOIN pg_catalog.pg_class c ON c.oid = p.inhrelid
        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -317,7 +318,7 @@ async function build(connection: Transaction, index: Index, lockTimeoutMs: numbe
     // payments_account on payments is payments_2026_11_account on its partition payments_2026_11.
     const own = partition.slice(schema.length + 1) + name.slice(short.length);
     await build(connection, { ...index, name: own, table: partition }, lockTimeoutMs);
-    await connection.query(`ALTER INDEX ${full} ATTACH PARTITION ${schema}.${own}`);
+    await briefly(`ALTER INDEX ${full} ATTACH PARTITION ${schema}.${own}`);
   }
 }
 
