@@ -404,7 +404,7 @@ test('a process that was frozen for seven seconds does not rely on its lease bef
   await lease.end();
 });
 
-test('an outage that costs the lease is told once, and the worker comes back under another id after it', async () => {
+test('a worker that could not be taken off the list in an outage is taken off once, with the first registration after it', async () => {
   const { clock, asked, done, lease, warnings, errors, world } = kept();
   asked[0]?.answer.resolve(true);
   await clock.advance(0);
@@ -414,10 +414,23 @@ test('an outage that costs the lease is told once, and the worker comes back und
     for (const { kind, answer } of asked) if (kind === 'renew') answer.reject(new Error('away'));
   }
   assert.deepEqual(done, ['begin w1', 'drop']);
-  assert.deepEqual(warnings, ['the heartbeat failed; retrying']);
+  assert.deepEqual(warnings, ['the heartbeat failed; retrying'], 'an outage is told once');
   assert.equal(errors.length, 1, 'the loss is told');
+  world.canRemove = true;
   asked.at(-1)?.answer.resolve(true);
   await clock.advance(0);
-  assert.deepEqual(done.slice(2), ['begin w2']);
+  assert.deepEqual(done.slice(2), ['remove w1', 'begin w2']);
+  // The next outage is told again, and w1 is not removed again.
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(2_000);
+  asked.at(-1)?.answer.reject(new Error('away again'));
+  await clock.advance(0);
+  assert.equal(warnings.length, 2);
+  await clock.advance(500);
+  asked.at(-1)?.answer.resolve(false);
+  await clock.advance(0);
+  asked.at(-1)?.answer.resolve(true);
+  await clock.advance(0);
+  assert.deepEqual(done.slice(4), ['drop', 'remove w2', 'begin w3']);
   await lease.end();
 });
