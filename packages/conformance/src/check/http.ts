@@ -128,6 +128,10 @@ export class Wire {
   #count = 0;
   /** The latest exchanges in a row in which the server was away, and whether nobody answered at all. */
   #away: (Pick<Exchange, 'check'> & { readonly isSilent: boolean })[] = [];
+  /** The first read that was answered: whether it is answered again tells an outage from a server that fails on one kind of request. */
+  #answered: { readonly check: string; readonly out: Outgoing } | undefined;
+  #asksAgain = false;
+  #isOutage = false;
 
   /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
   constructor(ca_file: string | undefined, clock: Clock, stop: AbortSignal) {
@@ -171,10 +175,38 @@ export class Wire {
       const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
       if (came.again === true) continue;
       const isSilent = came.status === undefined && came.silent === true;
-      if (isOut(reply.exchange)) this.#away.push({ check, isSilent });
-      // A connection that the judge itself cut says nothing of the server.
-      else if (came.status !== undefined) this.#away = [];
+      if (isOut(reply.exchange)) {
+        this.#away.push({ check, isSilent });
+        await this.#lookForOutage();
+      } else if (came.status !== undefined) {
+        // A connection that the judge itself cut says nothing of the server.
+        this.forgive();
+        if (out.method === 'GET') this.#answered ??= { check, out };
+      }
       return reply;
+    }
+  }
+
+  /** After so many requests without an answer: asks again what the server has answered before. */
+  async #lookForOutage(): Promise<void> {
+    const checks = new Set(this.#away.map(({ check }) => check));
+    const isLikely = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
+    if (!isLikely || this.#asksAgain || this.#isOutage) return;
+    if (this.#answered === undefined) {
+      this.#isOutage = true;
+      return;
+    }
+    this.#asksAgain = true;
+    try {
+      const { check, out } = this.#answered;
+      const [sent, started] = [this.#clock.now(), this.#clock.elapsed()];
+      const came = await this.#exchange(out, true);
+      const { exchange } = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
+      if (!isOut(exchange)) this.forgive();
+      // Another request may have been answered meanwhile, or a restart have begun.
+      else if (this.#away.length >= MOST_OUT) this.#isOutage = true;
+    } finally {
+      this.#asksAgain = false;
     }
   }
 
@@ -217,16 +249,15 @@ export class Wire {
   /** That the server stopped answering, whatever was asked, in a sentence: then what it did not answer says nothing about its rules. */
   get away(): string | undefined {
     const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
-    const checks = new Set(this.#away.map(({ check }) => check));
-    const isOutage = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
-    return isOutage || silent.length >= MOST_SILENT
+    return this.#isOutage || silent.length >= MOST_SILENT
       ? `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`
       : undefined;
   }
 
-  /** Forgets the unanswered requests, because the server is being restarted. */
+  /** Forgets the unanswered requests, because the server answers, or is being restarted. */
   forgive(): void {
     this.#away = [];
+    this.#isOutage = false;
   }
 
   async close(): Promise<void> {

@@ -474,16 +474,23 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails('P25', 'answers a known id with 409', () => refusesRepeats(() => true), {
     also: ['P34'],
   }),
-  fails(
-    'P25',
-    'is too busy for every repeat',
-    () => ({
-      receive(call, partner) {
-        if (!isPut(call) || partner.find(idOf(call)) === undefined) return undefined;
-        return { ...BROKEN, status: 503, headers: { 'Retry-After': '1' } };
-      },
-    }),
-    MANY,
+  ...(
+    [
+      ['is too busy for every repeat', '1'],
+      ['is too busy for every repeat, and asks for the next at once', '0'],
+    ] as const
+  ).map(([wrong, seconds]) =>
+    fails(
+      'P25',
+      wrong,
+      () => ({
+        receive(call, partner) {
+          if (!isPut(call) || partner.find(idOf(call)) === undefined) return undefined;
+          return { ...BROKEN, status: 503, headers: { 'Retry-After': seconds } };
+        },
+      }),
+      MANY,
+    ),
   ),
   fails(
     'P25',
