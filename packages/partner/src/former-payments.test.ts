@@ -11,6 +11,7 @@ import {
   linesIn,
   paymentPath,
   startKit,
+  untilOneWaits,
 } from '../test/kit.ts';
 
 const header =
@@ -76,6 +77,25 @@ test('payments of a previous server are known forever: a repeated id returns the
   );
   assert.equal(row?.['ended_at'], '2024-05-01T08:00:03.000Z', 'when it was posted');
   assert.equal((await partner.call('GET', '/payment/old-1')).body['amount_in_cents'], 2_500);
+});
+
+test('a payment that another session stores during the import is named when it differs', async (t) => {
+  const database = await kitDatabase(t);
+  let imported: ReturnType<typeof importFormerPayments> | undefined;
+  await database.transaction(async (tx) => {
+    await tx.query(
+      `INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, amount_in_cents)
+       VALUES ('old-1', 'R-other', 'batch-0', 'acme', 'A-1', 'static-key', 9999)`,
+    );
+    imported = importFormerPayments(database, () => [file]);
+    await untilOneWaits(database);
+  });
+  assert.deepEqual(await imported, {
+    imported: 2,
+    known: 1,
+    skipped: 0,
+    differing: ['old-1'],
+  });
 });
 
 /** A line of the file; `canceled` unless the fields say otherwise. */

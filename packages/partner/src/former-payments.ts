@@ -35,26 +35,31 @@ const columnsOfFile = [
   'failure_reason',
 ] as const;
 
-// In order of id, so that two imports cannot deadlock. `differing`: ids that exist here with other contents; times and reasons may be told in
-// other words.
+/** The payments of a page, from an array of each column of the file. */
+const former = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::timestamptz[],
+                          $9::timestamptz[], $10::text[])
+         AS former(platform_payment_id, payment_id, batch, biller, account, status, cents, at, posted, reason)`;
+
+// In order of id, so that two imports cannot deadlock.
 const importStatement = sql(
   'kit_import_payments',
-  `WITH former AS MATERIALIZED (
-     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::timestamptz[],
-                          $9::timestamptz[], $10::text[])
-         AS f(platform_payment_id, payment_id, batch, biller, account, status, cents, at, posted, reason)
-      ORDER BY platform_payment_id
-   ), made AS (
+  `WITH made AS (
      INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
        amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
      SELECT platform_payment_id, payment_id, batch, biller, account, 'static-key', status, cents, at, posted,
-            greatest(at, coalesce(posted, at)), reason FROM former
+            greatest(at, coalesce(posted, at)), reason FROM ${former} ORDER BY platform_payment_id
      ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1
-   )
-   SELECT (SELECT count(*) FROM made) AS imported, ARRAY(
-     SELECT platform_payment_id FROM former JOIN duebridge_partner.payment AS known USING (platform_payment_id)
-      WHERE (former.payment_id, batch, biller, account, former.status, cents)
-         <> (known.payment_id, platform_batch_id, biller_id, account_id, known.status, amount_in_cents)) AS differing`,
+   ) SELECT count(*) AS imported FROM made`,
+);
+
+// Ids that exist here with other contents; times and reasons may be told in other words. A statement of its own, because the import does not
+// see a payment for which it waited.
+const differingStatement = sql(
+  'kit_differing_payments',
+  `SELECT platform_payment_id FROM ${former} JOIN duebridge_partner.payment AS known USING (platform_payment_id)
+    WHERE (former.payment_id, batch, biller, account, former.status, cents)
+       <> (known.payment_id, platform_batch_id, biller_id, account_id, known.status, amount_in_cents)
+    ORDER BY platform_payment_id`,
 );
 
 /**
@@ -77,16 +82,21 @@ export async function importFormerPayments(
   try {
     for await (const page of csvPages(formerPayments, open(), checked)) {
       const payments = page.filter((payment) => payment !== undefined);
-      const [stored] = await database.query<{ imported: number; differing: string[] }>(
-        importStatement,
-        arraysOf(payments, ...columnsOfFile),
-      );
+      const values = arraysOf(payments, ...columnsOfFile);
+      const [stored] = await database.query<{ imported: number }>(importStatement, values);
       assert(stored);
       sum.skipped += page.length - payments.length;
       sum.imported += stored.imported;
-      sum.known += payments.length - stored.imported;
-      differing += stored.differing.length;
-      sum.differing.push(...stored.differing.slice(0, MOST_NAMED - sum.differing.length));
+      const known = payments.length - stored.imported;
+      if (known === 0) continue;
+      sum.known += known;
+      const others = await database.query<Pick<PaymentRow, 'platform_payment_id'>>(
+        differingStatement,
+        values,
+      );
+      differing += others.length;
+      const ids = others.map((row) => row.platform_payment_id);
+      sum.differing.push(...ids.slice(0, MOST_NAMED - sum.differing.length));
     }
   } finally {
     // One line for the whole file, and also for one that broke off: the database has the pages before that.
