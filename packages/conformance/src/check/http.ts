@@ -75,10 +75,10 @@ export interface Reply {
   readonly came: number;
 }
 
-/** Requests in a row that nobody answered after which the server is dead, not slow. */
+/** Requests in a row that nobody answered after which the server may be dead, not slow. */
 const MOST_SILENT = 4;
 
-/** Requests in a row that nobody answered, or a gateway did in the server's place, which are an outage. */
+/** Requests in a row that nobody answered, or a gateway did in the server's place, which may be an outage. */
 const MOST_OUT = 6;
 
 /** In as many checks they must have come: one check may send many requests of one kind, and the server may fail on that kind. */
@@ -189,9 +189,7 @@ export class Wire {
 
   /** After so many requests without an answer: asks again what the server has answered before. */
   async #lookForOutage(): Promise<void> {
-    const checks = new Set(this.#away.map(({ check }) => check));
-    const isLikely = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
-    if (!isLikely || this.#asksAgain || this.#isOutage) return;
+    if (!this.#isLikelyOut() || this.#asksAgain || this.#isOutage) return;
     if (this.#answered === undefined) {
       this.#isOutage = true;
       return;
@@ -204,10 +202,17 @@ export class Wire {
       const { exchange } = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
       if (!isOut(exchange)) this.forgive();
       // Another request may have been answered meanwhile, or a restart have begun.
-      else if (this.#away.length >= MOST_OUT) this.#isOutage = true;
+      else if (this.#isLikelyOut()) this.#isOutage = true;
     } finally {
       this.#asksAgain = false;
     }
+  }
+
+  #isLikelyOut(): boolean {
+    const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
+    const checks = new Set(this.#away.map(({ check }) => check));
+    const isOut = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
+    return isOut || silent.length >= MOST_SILENT;
   }
 
   /** Records an exchange, including one made by other means than `send`. */
@@ -248,8 +253,7 @@ export class Wire {
 
   /** That the server stopped answering, whatever was asked, in a sentence: then what it did not answer says nothing about its rules. */
   get away(): string | undefined {
-    const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
-    return this.#isOutage || silent.length >= MOST_SILENT
+    return this.#isOutage
       ? `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`
       : undefined;
   }

@@ -476,17 +476,18 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   }),
   ...(
     [
-      ['is too busy for every repeat', '1'],
-      ['is too busy for every repeat, and asks for the next at once', '0'],
+      ['is too busy for every repeat', { 'Retry-After': '1' }],
+      ['is too busy for every repeat, and asks for the next at once', { 'Retry-After': '0' }],
+      ['leaves every repeat without an answer', undefined],
     ] as const
-  ).map(([wrong, seconds]) =>
+  ).map(([wrong, headers]) =>
     fails(
       'P25',
       wrong,
       () => ({
         receive(call, partner) {
           if (!isPut(call) || partner.find(idOf(call)) === undefined) return undefined;
-          return { ...BROKEN, status: 503, headers: { 'Retry-After': seconds } };
+          return headers === undefined ? () => undefined : { ...BROKEN, status: 503, headers };
         },
       }),
       MANY,
