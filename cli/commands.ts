@@ -33,7 +33,7 @@ const COMMANDS: Readonly<Record<string, readonly [string, () => Promise<Command>
     async () => (await import('@duebridge/conformance/main')).conformCommand(),
   ],
   sandbox: [
-    'run a partner with every outcome and fault, to develop against',
+    'run a partner with every outcome, to develop against',
     async () => (await import('@duebridge/conformance/main')).sandboxCommand(),
   ],
   doctor: [
