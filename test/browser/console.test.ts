@@ -484,6 +484,14 @@ test('money: the equation is in sight, each figure opens into its lines, and a c
 test('by keyboard alone: find a payment, open it, act', async () => {
   const id = await work.pay('refuses-3', 3_300, 'keys@example.com');
   const { page, close } = await signIn('bob');
+  // Escape leaves the search, whose suggestions cover the page.
+  const suggestions = page.getByRole('list', { name: 'Suggestions' });
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('nothing');
+  await page.keyboard.press('Tab');
+  await suggestions.waitFor();
+  await page.keyboard.press('Escape');
+  await suggestions.waitFor({ state: 'hidden' });
   await page.keyboard.press('Control+k');
   await page.keyboard.type(id);
   await page.keyboard.press('Enter');

@@ -104,7 +104,7 @@ export function Search() {
     if (place !== undefined) go(place.to, place.personal);
   };
   return (
-    <search>
+    <search onKeyDown={(event) => event.key === 'Escape' && take(undefined)}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -122,7 +122,7 @@ export function Search() {
           onInput={({ currentTarget }) => setTyped(currentTarget.value)}
         />
       </form>
-      {/* Enter takes the first, Tab leads to the others. */}
+      {/* Enter takes the first, Tab leads to the others, Escape leaves them all. */}
       <ul aria-label="Suggestions">
         {found.map((place) => (
           <li key={place.words}>
