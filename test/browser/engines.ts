@@ -10,7 +10,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort, PATIENCE_MS } from '@duebridge/runtime/testing';
+import { freePort } from '@duebridge/runtime/testing';
 import type { Page as ChromiumPage } from 'playwright-core';
 import { importTool } from '../../scripts/tool.ts';
 import { launchChromium } from './chromium.ts';
@@ -63,8 +63,12 @@ const MISSING: Readonly<Record<EngineName, string>> = {
 
 /** Browsers of Debian crash, hang, or drop a key now and then: the last of these visits fails the test. */
 const VISITS = 3;
-/** A visit that takes longer hangs. */
-const VISIT_MS = PATIENCE_MS;
+/** A visit that takes longer hangs. All of them take less than the ten minutes after which a file without progress is ended. */
+const VISIT_MS = 150_000;
+/** The longest for a step: less than a visit, so that a failure names the step. */
+const STEP_MS = 100_000;
+/** The longest for the end of a browser, which may hang. */
+const END_MS = 10_000;
 
 /**
  * One engine for any number of visits, started at the first. The first tab of a visit that passed is the first of the next one too, with
@@ -106,7 +110,7 @@ export class Visitor {
         if (this.#name === 'chromium' || visits === VISITS) throw error;
         t.diagnostic(`the visit is made again: ${String(error)}`);
       } finally {
-        for (const tab of tabs) await within(PATIENCE_MS, tab.close()).catch(() => {});
+        for (const tab of tabs) await within(END_MS, tab.close()).catch(() => {});
       }
       await this.stop();
     }
@@ -118,7 +122,7 @@ export class Visitor {
     this.#engine = this.#kept = undefined;
     // WebKit's browser is the tab's own.
     for (const end of [kept?.close(), engine?.stop()])
-      if (end) await within(PATIENCE_MS, end).catch(() => {});
+      if (end) await within(END_MS, end).catch(() => {});
   }
 }
 
@@ -143,7 +147,7 @@ async function startChromium(): Promise<Engine> {
   return {
     async open(frameUrl) {
       const context = await browser.newContext();
-      context.setDefaultTimeout(PATIENCE_MS);
+      context.setDefaultTimeout(STEP_MS);
       const page = await context.newPage();
       return chromiumTab(page, frameUrl);
     },
@@ -176,7 +180,7 @@ async function startFirefox(): Promise<Engine | undefined> {
     executablePath: WITH_US,
     env: { ...process.env, PROGRAM: executablePath },
     headless: true,
-    protocolTimeout: PATIENCE_MS,
+    protocolTimeout: STEP_MS,
     // Nothing that calls home.
     extraPrefsFirefox: {
       'app.update.enabled': false,
@@ -195,7 +199,7 @@ async function startFirefox(): Promise<Engine | undefined> {
 }
 
 function firefoxTab(page: FirefoxPage, frameUrl: string): Tab {
-  page.setDefaultTimeout(PATIENCE_MS);
+  page.setDefaultTimeout(STEP_MS);
   const at = (where: Where): FirefoxFrame =>
     where === 'page' ? page.mainFrame() : frameOf(page, frameUrl);
   return {
@@ -250,10 +254,10 @@ async function startWebKit(): Promise<Engine | undefined> {
           })
           .build();
         // No limit of the driver's own for scripts: WebKit's is a timer of the page, and ends a script when a test moves the page's time.
-        await driver.manage().setTimeouts({ script: null, pageLoad: PATIENCE_MS });
+        await driver.manage().setTimeouts({ script: null, pageLoad: STEP_MS });
         await driver.manage().window().setRect(VIEW);
         const close = async (): Promise<void> => {
-          await within(PATIENCE_MS, driver.quit()).catch(() => {});
+          await within(END_MS, driver.quit()).catch(() => {});
           await ended(service);
         };
         return { ...webkitTab(driver, selenium, frameUrl), close };
@@ -296,7 +300,7 @@ function webkitTab(
     },
     async click(where, selector) {
       await to(where);
-      const end = Date.now() + PATIENCE_MS;
+      const end = Date.now() + STEP_MS;
       for (;;) {
         const [element] = await driver.findElements({ css: selector });
         if (element) return element.click();
@@ -322,7 +326,7 @@ function webkitTab(
 
 /** Waits for a driver. */
 async function listening(port: number): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
+  const end = Date.now() + STEP_MS;
   const asks = (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${port}/status`).then(
       ({ ok }) => ok,
