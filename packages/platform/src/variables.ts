@@ -161,7 +161,7 @@ export const variables = {
   secondPersonAboveCents: setting(
     'DUEBRIDGE_SECOND_PERSON_ABOVE_CENTS',
     integer(0, 99_999_999_999),
-    'closing a payment, a refund, the end of a case, a paid transfer sent back: above this by two persons',
+    'above this, two persons close a payment, refund it, end a case, or say that a paid transfer came back',
     { default: 100_000 },
   ),
   payer: setting(

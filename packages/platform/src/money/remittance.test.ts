@@ -640,3 +640,28 @@ test('what servers of the last version noted at the desk moves into the remittan
   await rig.holds();
   assert.deepEqual(await rig.balance(), { owed: 700, remitting: 700, paid: 700 });
 });
+
+test('what a version without ways has tried is asked for at Stripe, however its biller is paid by now [PL17]', async (t) => {
+  let isLost = true;
+  const { sent, channel } = stripeChannel((call) =>
+    isLost && call.startsWith('sent ') ? Promise.reject(new Error('lost')) : undefined,
+  );
+  const rig = await rigOf(t, channel);
+  await rig.payout(byStripe);
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  isLost = false;
+  assert.deepEqual([sent.size, await rig.remittances()], [1, [['sending', 700]]]);
+  await rig.database.query('UPDATE duebridge_platform.remittances SET way = NULL');
+  const file = new URL('110-transfers-begun-without-a-way.sql', migrations.directory);
+  await rig.database.query(await readFile(file, 'utf8'));
+  await rig.payout();
+  await rig.round();
+  await assert.rejects(makeBankFile({ ...rig.remitting, payer }, TEST_FILE, 'ada'), {
+    code: 'CONFLICT',
+  });
+  await rig.round();
+  await rig.holds();
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 700 });
+});
