@@ -61,11 +61,15 @@ const fileStatement = sql(
   'desk_file',
   `SELECT file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`,
 );
-/** A transfer, or those of a file that are under way, until the transaction ends: a round that sends and a word that ends must not cross. */
+/**
+ * A transfer, or those of a file that are under way, until the transaction ends: a round that sends and a word that ends must not cross.
+ * Of two rows of the same transfer only one is locked, so that the other one shows how it stood before a wait for the lock.
+ */
 const lockStatement = sql(
   'desk_lock',
-  `SELECT r.remittance_id, r.state, r.way, r.file_id, r.net_in_cents FROM duebridge_platform.remittances r
-    WHERE r.remittance_id = $1 OR (r.file_id = $1 AND r.state = 'sent') ORDER BY r.remittance_id FOR NO KEY UPDATE`,
+  `SELECT r.remittance_id, r.state, r.way, r.file_id, r.net_in_cents, r.file_id IS DISTINCT FROM before.file_id AS is_just_in_file
+     FROM duebridge_platform.remittances r JOIN duebridge_platform.remittances before ON before.remittance_id = r.remittance_id
+    WHERE r.remittance_id = $1 OR (r.file_id = $1 AND r.state = 'sent') ORDER BY r.remittance_id FOR NO KEY UPDATE OF r`,
 );
 /** Longer than a try at Stripe lasts, a few calls of 8 s: one that began before its biller was held back or paid another way has ended. */
 const TRY_ENDS = '2 minutes';
@@ -152,6 +156,7 @@ export async function readBankFile(
 /** A transfer as it stands. `way`: null before its first try. */
 type Transfer = Pick<RemittanceView, 'remittance_id' | 'state' | 'file_id' | 'net_in_cents'> & {
   readonly way: string | null;
+  readonly is_just_in_file: boolean;
 };
 
 /** The move by which a word of people ends a transfer; undefined where none may. Pure. */
@@ -170,8 +175,8 @@ function moveBy(
 /**
  * What became of a transfer, or of all transfers of a file that have no end yet. One made by hand, one that never left by Stripe, and above
  * the limit one that was paid and came back need a second person who gives the same reference. Throws Refusal NOT_FOUND when no such
- * transfer is open, and CONFLICT when the same person says it twice, when one that waits for a file is said to be paid, or when one
- * by Stripe is said to be returned while it may still leave.
+ * transfer is open, and CONFLICT when the same person says it twice, when one that waits for a file is said to be paid, when it comes
+ * into a file at the same moment, or when one by Stripe is said to be returned while it may still leave.
  */
 export function endTransfer(
   {
@@ -191,6 +196,11 @@ export function endTransfer(
     if (by === 'sent paid' && one.file_id === null && one.way !== 'by_hand') {
       throw conflict(
         'This transfer is in no file, so that no bank can have paid it: make the file first, or end it with the outcome returned',
+      );
+    }
+    if (one.is_just_in_file) {
+      throw conflict(
+        'A file for the bank was made with this transfer at the same moment: say again what became of it',
       );
     }
     if (by === 'sending returned' && (await tx.query(cannotLeaveStatement, [id])).length === 0) {

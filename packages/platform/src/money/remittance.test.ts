@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test, { type TestContext } from 'node:test';
 import { silentLog } from '@duebridge/runtime';
-import { manualClock } from '@duebridge/runtime/testing';
+import { manualClock, until } from '@duebridge/runtime/testing';
 import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
 import { migrations } from '../migrations.ts';
 import { openSealer } from '../partners/seal.ts';
@@ -664,4 +664,40 @@ test('what a version without ways has tried is asked for at Stripe, however its 
   await rig.round();
   await rig.holds();
   assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 700 });
+});
+
+test('a transfer that comes into a file while it is said to be returned is not owed again', async (t) => {
+  const rig = await rigOf(t);
+  const { database } = rig;
+  await rig.payout();
+  await rig.paid();
+  await rig.close();
+  await rig.round();
+  const [one] = await listRemittances(database, {});
+  assert.ok(one);
+  const end = () =>
+    endTransfer(
+      rig.remitting,
+      one.remittance_id,
+      { outcome: 'returned', reference: 'another way' },
+      'bert',
+    );
+  let said: Promise<unknown> | undefined;
+  const transaction: typeof database.transaction = (work) =>
+    database.transaction(async (tx) => {
+      const file = await work(tx);
+      said ??= assert.rejects(end(), { code: 'CONFLICT', message: /at the same moment/ });
+      await until('the word waits for the file', async () => {
+        const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return (await database.query(waits)).length > 0;
+      });
+      return file;
+    });
+  const desk = { ...rig.remitting, database: { ...database, transaction }, payer };
+  await makeBankFile(desk, TEST_FILE, 'ada');
+  await said;
+  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 700, paid: 0 });
+  // The bank refuses it: that is another word.
+  assert.equal((await end()).outcome, 'done');
+  await rig.holds();
 });
