@@ -414,10 +414,7 @@ async function keepNew(migrations: readonly string[], file: string): Promise<voi
   const postgres = await PGlite.create();
   await postgres.exec(BIRTH_SQL + SESSION);
   for (const side of SIDES) await postgres.exec(`CREATE SCHEMA duebridge_${side}`);
-  // A session for itself builds no index beside others, and all statements of a file are one transaction here.
-  for (const migration of migrations) {
-    await postgres.exec(migration.replaceAll(' CONCURRENTLY ', ' '));
-  }
+  for (const migration of migrations) await postgres.exec(migration);
   for (const name of await tablesOf(postgres)) {
     await postgres.exec(`CREATE TABLE ${copyOf('standby', name)} AS TABLE ${name} WITH NO DATA`);
     const { rows } = await postgres.query(`SELECT FROM ${name} LIMIT 1`);
