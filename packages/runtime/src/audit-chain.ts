@@ -319,7 +319,8 @@ export function keepSealing(on: Repetition & { readonly chain: AuditChain }): Pr
   return repeatedly(on, EVERY_MS, 'could not seal the audit; retrying', async () => {
     const newest = await chain.seal();
     if (newest === undefined || clock.monotonic() - loggedAt < LOGGED_EVERY_MS) return;
-    log.info({ ...newest }, 'the audit is sealed up to this seal');
+    const { seal_no, seal } = newest;
+    log.info({ seal_no, seal }, 'the audit is sealed up to this seal');
     loggedAt = clock.monotonic();
   });
 }
