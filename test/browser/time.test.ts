@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { movableClock, pass, wakeAfter } from './clock.ts';
 import { gate, until, useRig } from './rig.ts';
-import { inChromium, type EngineVisit, type InEngine } from './site-visit.ts';
+import { inChromium, pageActs, type EngineVisit, type InEngine } from './site-visit.ts';
 import { succeeds, type Trouble } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -200,6 +200,23 @@ function sleeping(inEngine: InEngine): void {
         assert.equal(await at.tab.run('frame', warns), false);
         assert.equal(world.payments.length, 1);
       }
+    },
+  );
+
+  inEngine(
+    'a page that has no session waits for no end of it when the phone wakes',
+    async ({ flow, visit }) => {
+      const world = flow.world({ before });
+      const { tab } = await visit(world);
+      await tab.goto(`${flow.payOrigin}/flow/v1/${world.partner}`);
+      await pageActs(tab, 'page').title('Please open this page from your biller’s site');
+      const added = (): number => {
+        const { testClock } = window as unknown as { testClock: { countTimers(): number } };
+        const waiting = testClock.countTimers();
+        document.dispatchEvent(new Event('visibilitychange'));
+        return testClock.countTimers() - waiting;
+      };
+      assert.equal(await tab.run('page', added), 0);
     },
   );
 }

@@ -54,8 +54,8 @@ export class Flow {
   #sessionId = '';
   /** The session that is being opened: the bill that came with it, null without one, false when the site gave no token. */
   #opening: Promise<FlowSession | null | false> | undefined;
-  /** When the session ends, in ms on the customer's clock. */
-  #end = Infinity;
+  /** When the session ends, in ms on the customer's clock; 0 before there is one. */
+  #end = 0;
   #warning: ReturnType<typeof setTimeout> | undefined;
   #following = new AbortController();
   #lastUpdate = '';
