@@ -538,6 +538,13 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       if (typeof amount === 'number') payment.amount_in_cents = amount;
     },
   })),
+  fails('P28', 'adds the amount of a repeat with another one', () => ({
+    repeat(payment, { body }) {
+      const amount = field(body, 'amount_in_cents');
+      if (typeof amount === 'number' && amount !== payment.amount_in_cents)
+        payment.amount_in_cents += amount;
+    },
+  })),
   warns('P28', 'answers a repeat with another amount with 409', () =>
     swaps((call, { status }, partner) => {
       const stored = partner.find(idOf(call));
