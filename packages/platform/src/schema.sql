@@ -580,7 +580,7 @@ CREATE INDEX payments_batch_open ON ONLY duebridge_platform.payments USING btree
 
 CREATE INDEX payments_by_slot ON ONLY duebridge_platform.payments USING btree (slot) WHERE (settled_at IS NULL);
 
-CREATE INDEX payments_of_partner ON ONLY duebridge_platform.payments USING btree (partner_id);
+CREATE INDEX payments_partner ON ONLY duebridge_platform.payments USING btree (partner_id, platform_payment_id);
 
 CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 

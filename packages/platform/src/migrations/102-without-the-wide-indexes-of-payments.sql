@@ -1,2 +1,2 @@
 -- additive
-DROP INDEX duebridge_platform.payments_by_account, duebridge_platform.payments_by_amount, duebridge_platform.payments_partner;
+DROP INDEX duebridge_platform.payments_by_account, duebridge_platform.payments_by_amount;

@@ -16,6 +16,15 @@ import { fillTables } from '../../test/month.ts';
 const payments = 40_000;
 const database = await testDatabase({ after }, { migrations, name: 'search' });
 await fillTables(database, payments);
+// A partner that left: the newest payments are all of others.
+await database.transaction(async (tx) => {
+  await tx.query('SET LOCAL session_replication_role = replica');
+  await tx.query(
+    `UPDATE duebridge_platform.payments SET partner_id = 'gone' WHERE platform_payment_id IN
+       (SELECT platform_payment_id FROM duebridge_platform.payments WHERE settled_at IS NOT NULL ORDER BY 1 LIMIT 1000)`,
+  );
+});
+await database.query('VACUUM ANALYZE duebridge_platform.payments');
 
 interface Plan {
   readonly 'Actual Rows': number;
@@ -79,6 +88,7 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
   ['with a case', { status: 'case' }, 'none'],
   ['what needs a human', { status: 'needs_human' }, 'some'],
   ['a partner', { partner_id: 'partner-2' }, 'some'],
+  ['a partner that left', { partner_id: 'gone' }, 'some'],
   ['a partner that is none', { partner_id: 'nobody' }, 'none'],
   ['an amount', { amount_in_cents: known.amount_in_cents }, 'some'],
   ['an amount that nobody paid', { amount_in_cents: 99_999_999_999 }, 'none'],
