@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { constants, setPriority, tmpdir } from 'node:os';
 import path from 'node:path';
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   startScriptedPartner,
@@ -17,7 +17,7 @@ import {
 } from '@duebridge/conformance/scripted-partner';
 import type { ClientKeyGrant } from '@duebridge/contract';
 import { ensureDatabase, openDatabase, type Database } from '@duebridge/runtime';
-import { freePort, testServer } from '@duebridge/runtime/testing';
+import { assertInTime, freePort, testInRealTime, testServer } from '@duebridge/runtime/testing';
 import { request } from 'undici';
 import { call, createToken, openSession, type Client } from './support/customer.ts';
 import { Server } from './support/processes.ts';
@@ -102,7 +102,10 @@ async function paying(goesOn: (paid: number) => boolean): Promise<Paid> {
   const before = platform.processorMs;
   const customers: Promise<string>[] = [];
   while (goesOn(customers.length)) {
-    customers.push(pay());
+    const customer = pay();
+    // Its failure is that of all, below.
+    customer.catch(() => undefined);
+    customers.push(customer);
     await delay(CUSTOMER_EVERY_MS);
   }
   const ids = await Promise.all(customers);
@@ -126,9 +129,14 @@ async function pay(): Promise<string> {
   customers += 1;
   const email = `ada-${customers}@example.com`;
   const token = await createToken(client, { account_id: 'active' }, email);
+  assertInTime(token.status !== 503, JSON.stringify(token.body));
   assert.equal(token.status, 200, JSON.stringify(token.body));
-  const browser = await openSession(platform.url, token.body.token);
+  const browser = await openSession(platform.url, token.body.token).catch((error: Error) => {
+    assertInTime(!error.message.includes('"status":503'), error.message);
+    throw error;
+  });
   const paid = await browser.confirm(1_000 + customers);
+  assertInTime(paid.status !== 503, JSON.stringify(paid.body));
   assert.equal(paid.status, 200, JSON.stringify(paid.body));
   return paid.body.platform_payment_id;
 }
@@ -137,12 +145,14 @@ async function pay(): Promise<string> {
  * Looks on during an attack: /healthz must answer within a second, no lease may be lost, and the attack itself may take a second of the
  * platform's processor, whatever else this machine does: the faults took 13 s. The p99 of payments, which should be at most 1.5 of what it
  * was a moment before, varies threefold by itself on a busy machine, so it gets two more tries and fails by a second at the earliest.
+ * A machine that is too slow for the payments alone judges nothing.
  */
 async function under(attack: string): Promise<Record<string, number>> {
   for (let tried = 1; ; tried += 1) {
     const quiet = await paying((paid) => paid < QUIET_CUSTOMERS);
     const { seen, slowestMs, attacked } = await attackedBy(attack);
-    assert.doesNotMatch(await readFile(logFile(), 'utf8'), /the lease was lost/);
+    const log = await readFile(logFile(), 'utf8');
+    assertInTime(!log.includes('the lease was lost'), 'the lease was lost');
     const ratio = attacked.p99 / quiet.p99;
     const ofPayments = (quiet.processorMs / quiet.count) * attacked.count;
     const processorMs = Math.round(attacked.processorMs - ofPayments);
@@ -153,7 +163,7 @@ async function under(attack: string): Promise<Record<string, number>> {
     const isFast = slowestMs < 1_000 && (ratio <= 1.5 || attacked.p99 < 1_000);
     if (isFast && processorMs < 1_000) return seen;
     const found = `/healthz took ${slowestMs} ms, p99 is ${ratio} of the quiet one, the processor ${processorMs} ms`;
-    assert.ok(tried < 3, found);
+    assertInTime(tried < 3, found);
     // An address that was shut out is let in again.
     await delay(11_000);
   }
@@ -176,6 +186,7 @@ async function attackedBy(
   const ended = once(child, 'close');
   const goesOn = (): boolean => child.exitCode === null && child.signalCode === null;
   const payments = paying(goesOn);
+  payments.catch(() => undefined);
   let slowestMs = 0;
   while (goesOn()) {
     const at = performance.now();
@@ -189,7 +200,7 @@ async function attackedBy(
   return { seen: JSON.parse(printed) as Record<string, number>, slowestMs, attacked };
 }
 
-test('requests whose answers nobody reads', async () => {
+testInRealTime('requests whose answers nobody reads', async () => {
   await under(`
     import net from 'node:net';
     const url = new URL(process.argv[1]);
@@ -201,7 +212,7 @@ test('requests whose answers nobody reads', async () => {
     setTimeout(() => { console.log('{}'); process.exit(0); }, 15_000);`);
 });
 
-test('pages, for ten seconds, from one address', async () => {
+testInRealTime('pages, for ten seconds, from one address', async () => {
   const seen = await under(`
     import http from 'node:http';
     const agent = new http.Agent({ keepAlive: true, maxSockets: 50 });
@@ -224,7 +235,7 @@ test('pages, for ten seconds, from one address', async () => {
   assert.ok((seen['200'] ?? 0) < 2_000, JSON.stringify(seen));
 });
 
-test('connections, ten thousand from one address', async () => {
+testInRealTime('connections, ten thousand from one address', async () => {
   const seen = await under(`
     import net from 'node:net';
     const url = new URL(process.argv[1]);
