@@ -154,12 +154,12 @@ test('text that is not CSV is reported, not thrown', async () => {
 });
 
 test('lines of one account are found however far apart, and a thousand bad lines are not all named', async () => {
-  const rows = Array.from({ length: 5_000 }, (_, index) => `A-${index}\n`);
+  const rows = Array.from({ length: 100_000 }, (_, index) => `A-${index}\n`);
   const file = (...more: string[]): string => `account_id\n${rows.join('')}${more.join('')}`;
   assert.deepEqual(await problems(file('A-17\n', 'B\n'), 'acme'), [
-    'line 5002: is the same account as line 19',
+    'line 100002: is the same account as line 19',
   ]);
-  const many = await problems(file(...rows.slice(0, 1_000)), 'acme');
+  const many = await problems(file(...rows.filter((_, index) => index % 100 === 0)), 'acme');
   assert.equal(many.length, 101);
   assert.equal(many.at(-1), 'the file: has 900 more bad lines');
 });

@@ -167,51 +167,49 @@ async function* digested(text: CsvText, digest: crypto.Hash): AsyncGenerator<str
  * a million takes 25 MB more.
  */
 class Identities {
-  readonly #tables = Array.from({ length: 4_096 }, () => new Lines(16));
+  readonly #tables = Array.from({ length: 4_096 }, () => new Lines());
 
   /** The line that has this text already; undefined when it is new. */
   add(text: string, line: number): number | undefined {
     const digest = crypto.hash('sha256', text, 'hex');
-    const index = Number.parseInt(digest.slice(13, 16), 16);
-    const key = 1 + Number.parseInt(digest.slice(0, 13), 16);
-    const table = this.#tables[index]?.withRoom();
-    if (table === undefined) return undefined;
-    this.#tables[index] = table;
-    return table.add(key, line);
+    const table = this.#tables[Number.parseInt(digest.slice(13, 16), 16)];
+    return table?.add(1 + Number.parseInt(digest.slice(0, 13), 16), line);
   }
 }
 
 /** Lines by keys from 1 on: each key at its place or, when another is there, at the next that is free. */
 class Lines {
-  readonly #keys: Float64Array;
-  readonly #lines: Uint32Array;
+  #keys = new Float64Array(16);
+  #lines = new Uint32Array(16);
   #size = 0;
-
-  constructor(places: number) {
-    this.#keys = new Float64Array(places);
-    this.#lines = new Uint32Array(places);
-  }
-
-  /** This table or, when three quarters of it are taken, a larger one with the same lines. */
-  withRoom(): Lines {
-    const places = this.#keys.length;
-    if (this.#size < places * 0.75) return this;
-    const larger = new Lines(Math.ceil(places * 1.5));
-    for (const [at, key] of this.#keys.entries())
-      if (key > 0) larger.add(key, this.#lines[at] ?? 0);
-    return larger;
-  }
 
   /** The line of a key that is there; undefined for a new one, which it keeps with `line`. */
   add(key: number, line: number): number | undefined {
-    let at = key % this.#keys.length;
-    while ((this.#keys[at] ?? 0) > 0) {
-      if (this.#keys[at] === key) return this.#lines[at];
-      at = (at + 1) % this.#keys.length;
-    }
+    const at = this.#placeOf(key);
+    if (this.#keys[at] === key) return this.#lines[at];
     this.#keys[at] = key;
     this.#lines[at] = line;
     this.#size += 1;
+    if (this.#size > this.#keys.length * 0.75) this.#grow();
     return undefined;
+  }
+
+  /** Where a key is, or belongs. */
+  #placeOf(key: number): number {
+    let at = key % this.#keys.length;
+    while (this.#keys[at] !== 0 && this.#keys[at] !== key) at = (at + 1) % this.#keys.length;
+    return at;
+  }
+
+  #grow(): void {
+    const [keys, lines] = [this.#keys, this.#lines];
+    this.#keys = new Float64Array(Math.ceil(keys.length * 1.5));
+    this.#lines = new Uint32Array(this.#keys.length);
+    for (const [from, key] of keys.entries()) {
+      if (key === 0) continue;
+      const at = this.#placeOf(key);
+      this.#keys[at] = key;
+      this.#lines[at] = lines[from] ?? 0;
+    }
   }
 }
