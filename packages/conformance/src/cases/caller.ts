@@ -432,7 +432,7 @@ function endsAs(status: (typeof ENDS)[number]): Behaviour {
 const MOST_TRIES = 5;
 
 /** Maximum number of PUTs per second for one payment that a partner should have to handle. */
-const MOST_A_SECOND = 5;
+const MOST_PUTS_A_SECOND = 5;
 
 const c13: CallerCase = {
   id: 'C13',
@@ -450,7 +450,7 @@ const c13: CallerCase = {
     const what = `${t.puts(payment).length} PUTs answered with 500`;
     await notEnded(t, payment, what, 'ST3');
     isOver = true;
-    notTooFast(t, payment, 'PUT', MOST_A_SECOND);
+    notTooFast(t, payment, 'PUT', MOST_PUTS_A_SECOND);
     const ended = await untilEnd(t, payment);
     await goesOn(t, payment, ended, { expected: `after ${what}: ${t.untilTheEnd}`, clause: 'S4' });
     sameBytes(t, payment);
