@@ -34,6 +34,7 @@ import {
   type PaymentRow,
   type UnfinishedPayment,
 } from './store.ts';
+import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
 const MAX_IN_HAND = 100_000;
@@ -196,7 +197,7 @@ export class Applier {
     if (this.#inHand.has(id)) return;
     this.#inHand.add(id);
     const isFirst = this.#retries.get(id)?.failed !== true;
-    const tried = await this.#posting.post(payment, !isFirst || isClaimed);
+    const tried = await tracedPosting(id, () => this.#posting.post(payment, !isFirst || isClaimed));
     this.#inHand.delete(id);
     if (tried.result === 'done') this.#retries.delete(id);
     else this.#remember(id, tried);

@@ -34,6 +34,7 @@ import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
 import { auditTables, toRecord, type PaymentRow } from './store.ts';
+import { traced } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
 export type KitPaths = PartnerPaths & { readonly access_token?: string };
@@ -219,14 +220,18 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
   }
   on('get_account', ({ params }) => accountReads.account(params));
   on('get_balance', ({ params }) => accountReads.balance(params));
-  on('put_account_payment', async ({ params, body }) =>
-    toRecord(await acceptance.put(params, body)),
-  );
-  on('get_account_payment', async ({ params, headers, reply, signal }) => {
+  on('put_account_payment', async ({ params, body, request }) => {
+    const put = (): Promise<PaymentRow> => acceptance.put(params, body);
+    return toRecord(await traced('accept payment', params.platform_payment_id, request, put));
+  });
+  on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
     const id = params.platform_payment_id;
     const seconds = waitPreference(headers['prefer']);
-    if (seconds === 0) return recordOf(await reads.read(id, params));
-    const read = await reads.readWaiting(id, params, seconds * 1000, signal);
+    const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
+      seconds === 0
+        ? { payment: await reads.read(id, params), applied: false }
+        : reads.readWaiting(id, params, seconds * 1000, signal);
+    const read = await traced('read payment', id, request, reading);
     if (read.applied) reply.header('preference-applied', 'wait');
     return recordOf(read.payment);
   });

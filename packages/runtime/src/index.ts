@@ -21,3 +21,4 @@ export * from './logger.ts';
 export * from './metrics.ts';
 export * from './server-database.ts';
 export * from './server-variables.ts';
+export * from './tracing.ts';

@@ -44,6 +44,35 @@ test('a closed terminal stops it like a signal of its host', async (t) => {
   assert.match(printed, /closed/);
 });
 
+/** Sends the spans of a service's stop by an exporter whose `export` is this code. */
+function stopWithSpans(
+  t: TestContext,
+  exporting: string,
+): Promise<{ code: number | null; printed: string }> {
+  return life(
+    t,
+    `const { trace } = await import(${JSON.stringify(import.meta.resolve('@opentelemetry/api'))});
+     const { BatchSpanProcessor, TracerProvider } = await import(${JSON.stringify(import.meta.resolve('@opentelemetry/sdk-trace'))});
+     const exporter = { export(spans, done) { ${exporting} }, shutdown: async () => {}, forceFlush: async () => {} };
+     trace.setGlobalTracerProvider(new TracerProvider({ spanProcessors: [new BatchSpanProcessor({ exporter })] }));
+     ${up} return { stop: async () => trace.getTracer('test').startSpan('last call').end() };`,
+    (signal, line) => {
+      if (line === 'up') signal('SIGTERM');
+    },
+  );
+}
+
+test('the spans of a stop are sent before the process ends; a collector that is away or silent does not make it a failure', async (t) => {
+  const [sent, away, silent] = await Promise.all([
+    stopWithSpans(t, `console.log('sent ' + spans[0].name); done({ code: 0 });`),
+    stopWithSpans(t, `done({ code: 1, error: new Error('the collector is away') });`),
+    stopWithSpans(t, ''),
+  ]);
+  assert.deepEqual([sent.code, away.code, silent.code], [0, 0, 0]);
+  assert.match(sent.printed, /sent last call/);
+  for (const { printed } of [away, silent]) assert.match(printed, /spans were not sent/);
+});
+
 test('a signal stops once and gracefully; a second one ends at once [F83]', async (t) => {
   const stopOnUp = (signal: (name: NodeJS.Signals) => void, line: string): void => {
     if (line === 'up' || line === 'halfway') signal('SIGTERM');

@@ -1,7 +1,8 @@
 /** The lifecycle of a service: a start whose failure is one sentence, and one graceful stop. */
-import { ConfigurationError, exitCodes } from './errors.ts';
+import { ConfigurationError, exitCodes, messageOf } from './errors.ts';
 import type { Log } from './log.ts';
 import { onStopRequest } from './stop-request.ts';
+import { sendSpans } from './tracing.ts';
 
 /** A started service. */
 export interface Service {
@@ -29,6 +30,12 @@ export async function runService(options: RunOptions): Promise<void> {
   const stopAsked = Promise.withResolvers<NodeJS.Signals>();
   let signals = 0;
   let late: NodeJS.Timeout | undefined;
+  let isClosed = false;
+  // All work is done by then: a collector of traces that is away or silent does not make the stop a failure.
+  const endWithoutSpans = (error: string): never => {
+    log.warn({ error }, 'stopped; the last spans were not sent');
+    process.exit(exitCodes.done);
+  };
   const onSignal = (signal: NodeJS.Signals): void => {
     signals += 1;
     if (signals > 1) {
@@ -39,6 +46,7 @@ export async function runService(options: RunOptions): Promise<void> {
     stopAsked.resolve(signal);
     // Counts from the signal, also while the service still starts: a start may wait for a database or for another's migration.
     late = setTimeout(() => {
+      if (isClosed) endWithoutSpans(`not within ${stopTimeoutMs} ms`);
       log.error({ stopTimeoutMs }, 'stopping took too long; exiting');
       process.exit(exitCodes.failed);
     }, stopTimeoutMs);
@@ -66,10 +74,12 @@ export async function runService(options: RunOptions): Promise<void> {
   await stopAsked.promise;
   try {
     await service.stop();
+    isClosed = true;
   } catch (error) {
     log.error({ error: asError(error) }, 'the stop failed');
     process.exit(exitCodes.failed);
   }
+  await sendSpans().catch((error: unknown) => endWithoutSpans(messageOf(error)));
   clearTimeout(late);
   log.info({}, 'stopped');
   process.exit(exitCodes.done);

@@ -10,7 +10,16 @@
  */
 import { conflict, invalidField, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
-import { constraintOf, DatabaseUnavailable, messageOf, sql, sqlState } from '@duebridge/runtime';
+import {
+  constraintOf,
+  DatabaseUnavailable,
+  messageOf,
+  paymentTrace,
+  SpanKind,
+  sql,
+  sqlState,
+  tracer,
+} from '@duebridge/runtime';
 import type { Clock, Database, Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -170,9 +179,20 @@ async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<Pay
   }
   if (made !== undefined) {
     lost.keep(made);
+    traceConfirm(payment, began);
     engine.take(payment);
   }
   return payment;
+}
+
+/** The span of a confirm that made a payment. */
+function traceConfirm({ platform_payment_id, partner_id }: PaymentRow, startTime: number): void {
+  const attributes = {
+    'duebridge.payment_id': platform_payment_id,
+    'duebridge.partner_id': partner_id,
+  };
+  const options = { kind: SpanKind.SERVER, startTime, attributes };
+  tracer.startSpan('confirm payment', options, paymentTrace(platform_payment_id)).end();
 }
 
 /** Inside the transaction: lock the flow, check again, write the intent. `give`: a payment that was there before. */

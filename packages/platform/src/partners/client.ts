@@ -16,7 +16,18 @@ import {
   type Json,
   type PaymentRules,
 } from '@duebridge/contract';
-import { rateLimiter, type Clock, type Log, type Metrics } from '@duebridge/runtime';
+import {
+  failSpan,
+  paymentTrace,
+  rateLimiter,
+  SpanKind,
+  traceparentOf,
+  tracer,
+  type Clock,
+  type Log,
+  type Metrics,
+  type Span,
+} from '@duebridge/runtime';
 import { callsWithToken, type NotSent } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
@@ -184,8 +195,8 @@ interface Request extends CallOptions {
   readonly values: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Of the request, where the caller names it. */
-  readonly id?: string;
+  /** Where the caller names the request: its id, and its span. */
+  readonly named?: { readonly id: string; readonly span: Span };
 }
 
 const methodOf = ({ body }: Pick<Request, 'body'>): 'GET' | 'PUT' =>
@@ -227,8 +238,9 @@ function openLine(
     JSON.stringify([of.base_url, of.budget, registry.credentials(of)]);
   let partner = madeFor;
   const send = (request: Request, through = drive): Promise<Exchange | NotSent> => {
-    const { operation, values, body, headers, signal, id = nextRequestId() } = request;
+    const { operation, values, body, headers, signal, named } = request;
     const { deadlineMs = partner.budget.call_timeout_ms } = request;
+    const id = named?.id ?? nextRequestId();
     const once = (authorization: Readonly<Record<string, string>>): Promise<Exchange> =>
       through.exchange({
         method: methodOf(request),
@@ -237,7 +249,8 @@ function openLine(
           ...(body === undefined ? undefined : { 'content-type': 'application/json' }),
           ...headers,
           'x-request-id': id,
-          traceparent: `00-${traceOf(values) ?? id}-${id.slice(16)}-01`,
+          traceparent:
+            named === undefined ? `00-${id}-${id.slice(16)}-01` : traceparentOf(named.span),
           ...authorization,
         },
         ...(body === undefined ? undefined : { body }),
@@ -283,17 +296,32 @@ async function sendFor(
   line: Line,
   partner: Partner,
   payment: Intent,
-  given: Omit<Request, 'values' | 'id'>,
+  given: Omit<Request, 'values' | 'named'>,
 ): Promise<Exchange | NotSent> {
   const { partner_id } = partner;
   const { platform_payment_id, biller_id, account_id } = payment;
   const method = methodOf(given);
+  const call = `${method} payment`;
   const request_id = nextRequestId();
   const sent_at = clock.now();
   const startedAt = clock.monotonic();
-  const values = { platform_payment_id, biller_id, account_id };
+  const attributes = {
+    'duebridge.payment_id': platform_payment_id,
+    'duebridge.partner_id': partner_id,
+    'duebridge.request_id': request_id,
+    'http.request.method': method,
+    'http.route': partner.paths[given.operation],
+  };
+  const of = paymentTrace(platform_payment_id);
+  const span = tracer.startSpan(call, { kind: SpanKind.CLIENT, attributes }, of);
   const answer =
-    testReply(partner, payment, sent_at) ?? (await line.send({ ...given, values, id: request_id }));
+    testReply(partner, payment, sent_at) ??
+    (await line.send({
+      ...given,
+      values: { platform_payment_id, biller_id, account_id },
+      named: { id: request_id, span },
+    }));
+  endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;
   const took_ms = clock.monotonic() - startedAt;
@@ -301,10 +329,7 @@ async function sendFor(
   // At debug when the partner answered as expected; nothing of the body.
   const result = answer.kind === 'reply' ? { status: answer.status } : { reason: answer.reason };
   const level = answer.kind === 'reply' && answer.status === 200 ? 'debug' : 'info';
-  log[level](
-    { call: `${method} payment`, ...named, ms: Math.round(took_ms), ...result },
-    'a partner was called',
-  );
+  log[level]({ call, ...named, ms: Math.round(took_ms), ...result }, 'a partner was called');
   answered?.({
     kind: method === 'PUT' ? 'put' : 'get',
     ...named,
@@ -325,14 +350,20 @@ function isRecordOf(payment: Intent, answer: Exchange | NotSent): boolean {
   return (judged.kind === 'processing' || judged.kind === 'ended') && judged.anomaly === undefined;
 }
 
+function endSpan(span: Span, answer: Exchange | NotSent): void {
+  if (answer.kind === 'reply') {
+    span.setAttribute('http.response.status_code', answer.status);
+    if (answer.status >= 400) failSpan(span, `status ${answer.status}`);
+  } else {
+    span.setAttribute('error.type', `${answer.kind}_${answer.reason}`);
+    // A call that our own stop aborted says nothing about the partner.
+    if (answer.reason !== 'stopped') failSpan(span, answer.reason);
+  }
+  span.end();
+}
+
 /** A new request id: 32 hexadecimal digits. */
 const nextRequestId = (): string => randomUUID().replaceAll('-', '');
-
-/** All calls for a payment are one trace at its partner, named by the payment's own id (decision 33). */
-function traceOf({ platform_payment_id = '' }: Request['values']): string | undefined {
-  const digits = platform_payment_id.replaceAll('-', '').toLowerCase();
-  return /^[0-9a-f]{32}$/.test(digits) ? digits : undefined;
-}
 
 const balanceCheck = compileCheck(Balance);
 const amountCheck = compileCheck(AmountInCents);
