@@ -112,6 +112,7 @@ test('a partner is paused and resumed with a reason, and tested', async () => {
   await page.getByRole('button', { name: 'Test the connection' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Test the connection' }).click();
   await page.getByText(/accepts the credentials/).waitFor();
+  await page.getByRole('columnheader', { name: 'p95' }).waitFor();
   await close();
   const changes = await auditOf('partner_changed');
   assert.deepEqual(

@@ -343,6 +343,13 @@ const OPERATIONS = {
     summary: 'What waits for an operator, and which partners are on hold',
     reply: operate.Overview,
   },
+  get_figures: {
+    call: 'GET /figures',
+    summary: 'Outcomes and times to the end over time',
+    tiedBy: 'partner_id',
+    query: operate.FigureQuery,
+    reply: operate.Figures,
+  },
   poll_payment: {
     call: 'POST /payments/{platform_payment_id}/poll',
     summary: 'Ask the partner for the status of a payment now; changes nothing',

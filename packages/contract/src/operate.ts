@@ -545,6 +545,31 @@ export const Overview = Type.Object({
 });
 export type Overview = Static<typeof Overview>;
 
+/** Outcomes and times to a terminal status per equal time interval; for the charts. */
+export const Figures = Type.Object({
+  step_seconds: t.oneOrMore(),
+  points: Type.Array(
+    Type.Object({
+      at: t.instant('Where the step begins.'),
+      succeeded: t.count(),
+      failed: t.count(),
+      canceled: t.count(),
+      processing: t.count(),
+      samples: t.count('Payments that the times are computed from.'),
+      p50_ms: t.nullable(Type.Number()),
+      p95_ms: t.nullable(Type.Number()),
+      p99_ms: t.nullable(Type.Number()),
+    }),
+  ),
+});
+export type Figures = Static<typeof Figures>;
+
+export const FigureQuery = t.partial({
+  range: t.oneOf(['1h', '24h', '7d'], '`24h` unless named.'),
+  partner_id: PartnerId,
+});
+export type FigureQuery = Static<typeof FigureQuery>;
+
 /** What the partner says of a payment now. Nothing was changed by asking. */
 export const PartnerAnswer = Type.Object({
   platform_payment_id: t.PlatformPaymentId,

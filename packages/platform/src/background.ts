@@ -12,6 +12,7 @@ import {
   type Log,
   type Metrics,
 } from '@duebridge/runtime';
+import { sumUp } from './admin/figures.ts';
 import { openGauges } from './admin/overview.ts';
 import type { LostPayments } from './checkout/lost-payments.ts';
 import { keepMailing } from './checkout/mail.ts';
@@ -28,6 +29,8 @@ import { makeMonths } from './store/months.ts';
 /** Pauses of what is repeated. An hour: data is kept up to this much longer than promised. */
 const HOUR_MS = 60 * 60_000;
 const FUNDS_EVERY_MS = 60_000;
+/** When there is nothing more to add. */
+const SUMS_EVERY_MS = 15_000;
 /** Scrapes by several Prometheus servers must not add load. */
 const GAUGES_EVERY_MS = 10_000;
 
@@ -84,6 +87,7 @@ export function keepWorking(given: {
     config.mail && keepMailing({ ...on, database, registry, sealer, mail: config.mail }),
     keepSealing({ ...on, chain: auditChain }),
     repeatedly(on, FUNDS_EVERY_MS, 'the funding sweep failed', () => funding.sweep()),
+    repeatedly(on, SUMS_EVERY_MS, 'could not add up the ends of payments', () => sumUp(database)),
     repeatedly(on, GAUGES_EVERY_MS, 'could not read the gauges of waiting payments', readGauges),
     repeatedly(on, HOUR_MS, 'could not make the partitions of the next months', async () => {
       const partitions = await makeMonths(database);

@@ -47,6 +47,7 @@ import { keepReport, readReport } from './conformance.ts';
 import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
+import { readFigures } from './figures.ts';
 import { assertScope, withoutOurWords } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { partnerHealth } from './partner-health.ts';
@@ -112,6 +113,9 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
     dependencies.auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
   );
   serve(routes.get_overview, () => overview(dependencies.database));
+  serve(routes.get_figures, ({ query }) =>
+    readFigures(dependencies.database, query, dependencies.clock.now()),
+  );
 }
 
 function mountOperators(serve: Serve, { operators }: AdminDependencies): void {

@@ -109,6 +109,7 @@ test('an operator of a partner is refused every operation that the table does no
       'GET get_conformance_report',
       'PUT put_conformance_report',
       'GET list_differences',
+      'GET get_figures',
       'GET list_payouts',
       'GET list_remittances',
       'GET get_remittance_statement',

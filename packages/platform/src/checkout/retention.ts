@@ -17,7 +17,7 @@ export const REST_MS = 100;
 export const ATTEMPT_DAYS = 180;
 /** A customer who asks whether a mail was sent asks within a month; a processor that sends an event again does so within one as well. */
 export const MAIL_DAYS = 60;
-/** Who asks what Create Token answered asks about the last days. */
+/** Who asks what Create Token answered asks about the last days, and the console's figures show a week. */
 const COUNT_DAYS = 30;
 
 /** What leaves, and when, as operations.md says it; `remove` gives the number of rows: fewer than ROWS_PER_STATEMENT, and that was all. */
@@ -151,6 +151,13 @@ export const LEAVING = {
     'DELETE FROM duebridge_platform.asks',
     't.subject',
     isPast('t.asked_at', ASK_DAYS),
+  ),
+  sums: removing(
+    'sums of the figures, by hour',
+    `${COUNT_DAYS} days later`,
+    'DELETE FROM duebridge_platform.ended_counts',
+    't.hour',
+    isPast('t.hour', COUNT_DAYS),
   ),
   answers: removing(
     'what Create Token answered, counted by hour',

@@ -22,7 +22,7 @@ import { note } from './audit.ts';
 import { makeMonths } from './months.ts';
 
 const SCHEMA = 'duebridge_platform';
-/** So long after its end a month can go: mails, sums and lost payments look back for less. */
+/** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
 const REST_DAYS = 31;
 /** Rows that one FETCH gives. */
 const PORTION = 2_000;

@@ -1,5 +1,6 @@
 /** The overview: one list of what needs a person, and how payments went. */
 import type { Overview } from '@duebridge/contract';
+import { FiguresOf } from './figures.tsx';
 import { age, counted, moment, money, Show, Table, words } from './parts.tsx';
 import { link } from './route.ts';
 
@@ -31,6 +32,8 @@ export function OverviewPage() {
           </>
         )}
       </Show>
+      <h2>How payments went</h2>
+      <FiguresOf />
     </>
   );
 }

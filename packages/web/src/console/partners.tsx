@@ -8,6 +8,7 @@ import type {
   PartnerView,
 } from '@duebridge/contract';
 import { call, post, self } from './api.ts';
+import { FiguresOf } from './figures.tsx';
 import { Act, Facts, List, moment, Show, Table, toPartner, toPayment, words } from './parts.tsx';
 import { Remittances } from './money.tsx';
 import { link } from './route.ts';
@@ -116,6 +117,8 @@ export function PartnerPage({ id }: { id: string }) {
       />
       <h2>What it is paid</h2>
       <Remittances of={{ partner_id: id }} />
+      <h2>Figures</h2>
+      <FiguresOf partner_id={id} />
     </>
   );
 }
