@@ -13,7 +13,7 @@ import type {
   PartnerRegistration,
   PartnerView,
 } from '@duebridge/contract';
-import { startPartner, type RunningPartner } from '@duebridge/partner';
+import { importAccountsFile, startPartner, type RunningPartner } from '@duebridge/partner';
 import { startPlatform, type Platform } from '@duebridge/platform';
 import {
   ConfigurationError,
@@ -170,7 +170,7 @@ async function openAll(
   };
   // Loading again would undo what earlier starts have paid.
   await balanceOf(Object.keys(SHOWN)[0] ?? '').catch(() =>
-    call('POST', `${server.adminUrl}/admin/v1/accounts/import`, bearer(server.adminKey), { csv }),
+    importAccountsFile(server.database, () => [csv]),
   );
   const siteOrigin = `http://localhost:${port + OFFSETS.site}`;
   await register(platform, {

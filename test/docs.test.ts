@@ -114,7 +114,7 @@ const ADDRESSES: Readonly<Record<string, Readonly<Record<string, Route>>>> = {
  * command line is in docs/runbook.md, whose commands are run.
  */
 const OF_PROGRAMS = new Set(
-  ['add_partner', 'list_partners', 'get_partner', 'change_partner', 'import_accounts'].concat(
+  ['add_partner', 'list_partners', 'get_partner', 'change_partner'].concat(
     ['issue_key', 'list_keys', 'revoke_key'],
     Object.keys(partnerRoutes),
     Object.keys(platformRoutes),
@@ -157,7 +157,6 @@ test('no operation of a program, and no error, is missing from the reference [ER
     'put_account_payment PAYLOAD_TOO_LARGE',
     'create_flow_session TOKEN_INVALID',
     'create_flow_session MODE_MISMATCH',
-    'import_accounts UNAUTHORIZED',
     'none METHOD_NOT_ALLOWED',
     'none NOT_FOUND',
   ]) {

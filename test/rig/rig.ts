@@ -7,6 +7,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync }
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientKeyGrant } from '@duebridge/contract';
+import { importAccounts } from '@duebridge/partner';
 import { ensureDatabase, startEmbeddedPostgres, type EmbeddedPostgres } from '@duebridge/runtime';
 import { freePort, seededRandom, until } from '@duebridge/runtime/testing';
 import { gasCompany } from '../support/both-sides.ts';
@@ -131,26 +132,26 @@ export class Rig {
     await Promise.all(this.#all().map((server) => server.start()));
     this.#kept = this.#keepPostgres(this.#closing.signal);
 
-    const ask = async <T>(side: Side, path: string, body: object): Promise<T> => {
-      const address = `http://127.0.0.1:${adminPorts[side]}/admin/v1${path}`;
+    const ask = async <T>(path: string, body: object): Promise<T> => {
+      const address = `http://127.0.0.1:${adminPorts.platform}/admin/v1${path}`;
       const answer = await call<T>('POST', address, ADMIN, body);
       if (answer.status !== 200) throw new Error(`${path}: ${JSON.stringify(answer)}`);
       return answer.body;
     };
     for (let from = 0; from < ACCOUNTS; from += LINES) {
-      const lines = Array.from(
-        { length: LINES },
-        (_, at) => `gas,acc-${from + at},active,10000.00`,
-      );
-      const csv = `biller_id,account_id,status,amount_due\n${lines.join('\n')}\n`;
-      await ask('kit', '/accounts/import', { csv });
+      const accounts = Array.from({ length: LINES }, (_, at) => ({
+        biller_id: 'gas',
+        account_id: `acc-${from + at}`,
+        amount_due_in_cents: 1_000_000,
+      }));
+      await withBooks(this.url('kit'), (books) => importAccounts(books, accounts));
     }
-    await ask('platform', '/partners', {
+    await ask('/partners', {
       ...gasCompany(`http://127.0.0.1:${network}`, KEY),
       origins: [],
       budget: { call_timeout_ms: 2_000, wait_seconds: 2 },
     });
-    const granted = await ask<ClientKeyGrant>('platform', '/partners/gas/keys', {});
+    const granted = await ask<ClientKeyGrant>('/partners/gas/keys', {});
     this.#client = { platformUrl: '', ...granted };
   }
 

@@ -6,7 +6,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ClientKeyGrant, PartnerRegistration } from '@duebridge/contract';
-import { startPartner, type PartnerConfig, type RunningPartner } from '@duebridge/partner';
+import {
+  importAccountsFile,
+  startPartner,
+  type PartnerConfig,
+  type RunningPartner,
+} from '@duebridge/partner';
 import { startPlatform, type Platform, type PlatformConfig } from '@duebridge/platform';
 import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
 import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
@@ -132,10 +137,7 @@ export class BothSides {
       url,
       books,
       async importAccounts(csv, as_of) {
-        const headers = { authorization: `Bearer ${server.adminKey}` };
-        const path = `${server.adminUrl}/admin/v1/accounts/import`;
-        const answer = await call('POST', path, headers, { csv, ...(as_of && { as_of }) });
-        if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
+        await importAccountsFile(server.database, () => [csv], { as_of });
       },
     };
   }

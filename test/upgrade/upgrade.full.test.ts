@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import test from 'node:test';
 import type { AuditVerification, PaymentDetail, Reconciliation } from '@duebridge/contract';
-import { startPartner, type RunningPartner } from '@duebridge/partner';
+import { importAccounts, startPartner, type RunningPartner } from '@duebridge/partner';
 import { startPlatform } from '@duebridge/platform';
 import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
 import { emptyDatabase, testServer, until } from '@duebridge/runtime/testing';
@@ -66,12 +66,14 @@ for (const file of recordings) {
     const ours = await restored('duebridge_platform', recording.platform);
     const gas = await kitOn(gasBooks.url);
     const water = await kitOn(waterBooks.url);
-    const csv = ['coal', 'oil'].map((biller) => `${biller},A-1,100.00\n`).join('');
-    const authorized = { authorization: `Bearer ${SECRETS.adminKey}` };
-    const imported = await call('POST', `${gas.adminUrl}/admin/v1/accounts/import`, authorized, {
-      csv: `biller_id,account_id,amount_due\n${csv}`,
-    });
-    assert.equal(imported.status, 200);
+    await importAccounts(
+      gas.database,
+      ['coal', 'oil'].map((biller_id) => ({
+        biller_id,
+        account_id: 'A-1',
+        amount_due_in_cents: 10_000,
+      })),
+    );
     const platform = await startPlatform({
       port: 0,
       adminPort: 0,
@@ -88,12 +90,8 @@ for (const file of recordings) {
       path: string,
       body?: object,
     ): Promise<T> => {
-      const answer = await call<T>(
-        method,
-        `${platform.adminUrl}/admin/v1${path}`,
-        authorized,
-        body,
-      );
+      const headers = { authorization: `Bearer ${SECRETS.adminKey}` };
+      const answer = await call<T>(method, `${platform.adminUrl}/admin/v1${path}`, headers, body);
       assert.equal(answer.status, 200, `${method} ${path}: ${JSON.stringify(answer.body)}`);
       return answer.body;
     };

@@ -1,6 +1,6 @@
 /**
- * The partner kit's admin listener (decision 32): what its operator reads and does about accounts, payments, batches and the audit, and the table of its operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing
- * errors.
+ * The partner kit's admin listener (decision 32): what its operator reads and does about payments, batches and the audit, and the table of its
+ * operations in the form of admin-routes.ts. Strict: unknown fields are refused, because here they are typing errors.
  */
 import { Type, type Static } from 'typebox';
 import { adminRoutes } from './admin-routes.ts';
@@ -67,23 +67,6 @@ export type KitPaymentDetail = Static<typeof KitPaymentDetail>;
 
 /** The partner kit's admin listener. */
 export const partnerAdminRoutes = adminRoutes(PATH_FIELDS, {
-  import_accounts: {
-    call: 'POST /accounts/import',
-    summary: 'Create and update accounts from a CSV text',
-    body: t.strictObject({
-      csv: Type.String({ minLength: 1, maxLength: 60_000 }),
-      ...t.optional({
-        as_of: t.instant(
-          'The time at which the amounts were true: payments posted after it still reduce them. Required for an account that has been paid here.',
-        ),
-      }),
-    }),
-    reply: Type.Object({
-      created: t.count(),
-      updated: t.count(),
-      unchanged: t.count(),
-    }),
-  },
   list_kit_payments: {
     call: 'GET /payments',
     summary: 'List payments, newest first',

@@ -60,6 +60,15 @@ test('an export in dollars is read to the cent, with quotes, a byte order mark a
   ]);
 });
 
+test('accounts of a biller that is not served are refused, and a single biller need not be named', async () => {
+  const kind = accountsKind({ billers: [{ biller_id: 'acme' }] });
+  const [account] = await linesIn(kind, 'account_id\nA-1\n');
+  assert.equal(account?.biller_id, 'acme');
+  await assert.rejects(linesIn(kind, 'biller_id,account_id\nacme,A-1\nother,A-2\n'), {
+    message: /^line 3: .*not served here/,
+  });
+});
+
 test('the biller may be given outside the file', async () => {
   const kind = accountsKind({ biller_id: 'acme' });
   const [account] = await linesIn(kind, 'account_id,amount_due\nA-1,-5.00\n');

@@ -21,9 +21,9 @@ import {
 } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import type { BillerRules } from './account-system.ts';
-import { csvPages, type CheckedCsv, type CsvKind, type CsvText } from './csv.ts';
+import { importCsv, type CsvKind, type CsvText, type Progress } from './csv.ts';
 import { importAccounts, type ImportedAccount, type ImportResult } from './ledger.ts';
-import { writeAudit } from './store.ts';
+import { noteImport } from './store.ts';
 
 const columns: readonly string[] = [
   'biller_id',
@@ -64,37 +64,34 @@ export function accountsKind(file: AccountsFile = {}): CsvKind<ImportedAccount> 
 }
 
 /**
- * Imports a file of accounts that was checked, `pageRows` (default: a thousand) a transaction; `open` gives its text from the beginning,
- * `progress` gets how many are stored. The audit gets one line with its digest, also when it broke off. An import can be repeated.
+ * Creates and updates accounts from a CSV text, a thousand a transaction; `open` gives it from the beginning, because it is read twice: one
+ * bad line refuses the file (CsvRefused names the bad lines). Throws CsvChanged when the second reading differs, and Refusal
+ * INVALID_REQUEST as `importAccounts`. The audit gets one line with the digest of the file. An import can be repeated.
  */
 export async function importAccountsFile(
   database: Database,
   open: () => CsvText,
-  checked: CheckedCsv,
   options: AccountsFile & {
-    readonly actor: string;
+    /** When the amounts were true (`importAccounts`). */
     readonly as_of?: string | undefined;
-    readonly pageRows?: number;
-    readonly progress?: (stored: number) => void;
-  },
+    readonly progress?: Progress;
+  } = {},
 ): Promise<ImportResult> {
-  const { actor, as_of, pageRows, progress } = options;
+  const { as_of, progress } = options;
   const sum = { created: 0, updated: 0, unchanged: 0 };
-  let stored = 0;
-  try {
-    for await (const page of csvPages(accountsKind(options), open(), checked, pageRows)) {
+  await importCsv({
+    kind: accountsKind(options),
+    open,
+    async store(page) {
       const done = await importAccounts(database, page, as_of ?? null);
       sum.created += done.created;
       sum.updated += done.updated;
       sum.unchanged += done.unchanged;
-      stored += page.length;
-      progress?.(stored);
-    }
-  } finally {
-    const detail = { file_sha256: checked.file_sha256, ...sum, ...(as_of && { as_of }) };
-    const line = { platform_payment_id: null, actor, event: 'accounts_imported', detail } as const;
-    if (stored > 0) await writeAudit(database, [line]);
-  }
+    },
+    note: (file_sha256) =>
+      noteImport(database, 'accounts_imported', { file_sha256, ...sum, ...(as_of && { as_of }) }),
+    progress,
+  });
   return sum;
 }
 

@@ -19,7 +19,7 @@ import {
   startAdmin,
 } from '../test/kit.ts';
 
-test('without the admin key nobody imports, lists or cancels [ST4]', async (t) => {
+test('without the admin key nobody lists or cancels [ST4]', async (t) => {
   const admin = await startAdmin(t, { holdMs: 600_000 });
   for (const headers of [
     {},
@@ -29,7 +29,6 @@ test('without the admin key nobody imports, lists or cancels [ST4]', async (t) =
   ] as Record<string, string>[]) {
     for (const [method, path, body] of [
       ['GET', '/payments', undefined],
-      ['POST', '/accounts/import', { csv: 'biller_id,account_id\nacme,A' }],
       ['POST', '/payments/p/cancel', { reason: 'x' }],
     ] as const) {
       const answer = await admin.call(method, path, body, headers);
@@ -45,50 +44,6 @@ test('without the admin key nobody imports, lists or cancels [ST4]', async (t) =
       }),
     ConfigurationError,
   );
-});
-
-test('an import with one bad line imports nothing and names the line', async (t) => {
-  const admin = await startAdmin(t, { holdMs: 600_000 });
-  const csv = 'biller_id,account_id,amount_due\nacme,A-1,10.00\nacme,A-2,ten\nacme,A-3,5.00\n';
-  const bad = await admin.call('POST', '/accounts/import', { csv });
-  assert.equal(bad.status, 400);
-  assert.deepEqual(
-    (bad.body['details'] as { path: string }[]).map(({ path }) => path),
-    ['line 3'],
-  );
-  assert.equal((await admin.partner.call('GET', '/biller/acme/account/A-1')).status, 404);
-  const good = await admin.call('POST', '/accounts/import', {
-    csv: csv.replace('ten', '10.01'),
-  });
-  assert.deepEqual(good.body, { created: 3, updated: 0, unchanged: 0 });
-  const balance = await admin.partner.call('GET', '/biller/acme/account/A-2/balance');
-  assert.equal(balance.body['amount_due_in_cents'], 1_001);
-});
-
-test('an import leaves one line in the audit with the digest of its file', async (t) => {
-  const admin = await startAdmin(t, { holdMs: 600_000 });
-  const csv = 'biller_id,account_id\nacme,A-1\n';
-  const as_of = '2026-03-01T02:00:00Z';
-  await admin.call('POST', '/accounts/import', { csv: csv.replace('acme', '') });
-  await admin.call('POST', '/accounts/import', { csv, as_of });
-  const lines = await admin.database.query<{ detail: object }>(
-    `SELECT detail FROM duebridge_partner.payment_audit WHERE event = 'accounts_imported'`,
-  );
-  const file_sha256 = createHash('sha256').update(csv).digest('hex');
-  assert.deepEqual(
-    lines.map(({ detail }) => detail),
-    [{ file_sha256, created: 1, updated: 0, unchanged: 0, as_of }],
-  );
-});
-
-test('accounts of a biller that is not served are not imported, and a single biller need not be named', async (t) => {
-  const admin = await startAdmin(t, { billers: [{ biller_id: 'acme' }] });
-  const stranger = await admin.call('POST', '/accounts/import', {
-    csv: 'biller_id,account_id\nacme,A-1\nother,A-2\n',
-  });
-  assert.equal(stranger.status, 400);
-  const lone = await admin.call('POST', '/accounts/import', { csv: 'account_id\nA-1\n' });
-  assert.deepEqual(lone.body, { created: 1, updated: 0, unchanged: 0 });
 });
 
 test('a canceled payment is terminal, with its reason in the audit; canceling again changes nothing [ST4 RU2]', async (t) => {

@@ -1,5 +1,5 @@
 /**
- * The operator's side of the kit (decision 30): accounts, payments, batches and the audit of them. On a
+ * The operator's side of the kit (decision 30): payments, batches and the audit of them. On a
  * listener of its own, behind a key of its own; the command line uses only this.
  */
 import { Readable } from 'node:stream';
@@ -18,9 +18,7 @@ import {
 } from '@duebridge/contract';
 import { adminGuard, mount, AuditChain, type Database } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
-import { accountsKind, importAccountsFile } from './accounts-csv.ts';
-import { checkCsv, CsvRefused } from './csv.ts';
-import type { BillerRules, FinalOutcome } from './account-system.ts';
+import type { FinalOutcome } from './account-system.ts';
 import type { EndedByHand } from './end-by-hand.ts';
 import type { PartnerKit } from './kit.ts';
 import { batchLines, openStatements } from './statement.ts';
@@ -47,28 +45,17 @@ export interface PartnerAdminOptions {
   readonly kit: PartnerKit;
   /** Bearer key, at least 16 visible characters. */
   readonly adminKey: string;
-  /** As passed to the kit: accounts of other billers are not imported, and with a single biller a file need not name it. */
-  readonly billers?: readonly BillerRules[] | undefined;
 }
 
 /** Mounts the operator's operations on a server of `createServer`. Throws ConfigurationError for a weak key. */
 export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOptions): void {
-  const { database, kit, billers } = options;
+  const { database, kit } = options;
   const auditChain = new AuditChain({ database, tables: auditTables });
   const statementOf = openStatements(database);
   const guard = { onRequest: adminGuard(options.adminKey) };
   const on = <const R extends Route>(route: R, handler: Parameters<typeof mount<R>>[2]): void =>
     mount(app, route, handler, guard);
 
-  on(routes.import_accounts, async ({ body: { csv, as_of } }) => {
-    // All or nothing: a request is one transaction.
-    const file = { billers, as_of, actor: ADMIN_KEY_ACTOR, pageRows: Infinity };
-    const checked = await checkCsv(accountsKind(file), [csv]).catch((error: unknown): never => {
-      if (!(error instanceof CsvRefused)) throw error;
-      throw new Refusal('INVALID_REQUEST', { details: error.problems });
-    });
-    return importAccountsFile(database, () => [csv], checked, file);
-  });
   on(routes.list_kit_payments, ({ query }) => paymentPage(database, query));
   on(routes.cancel_payment, async ({ params, body }) =>
     endOf(await kit.cancel(params.platform_payment_id, ADMIN_KEY_ACTOR, body.reason)),

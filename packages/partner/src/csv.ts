@@ -54,9 +54,40 @@ export interface CsvKind<T> {
 }
 
 /** A file that was checked: how many lines it has, and its SHA-256. */
-export interface CheckedCsv {
+interface CheckedCsv {
   readonly count: number;
   readonly file_sha256: string;
+}
+
+/** Gets how many lines of a file are stored, and how many it has. */
+export type Progress = (stored: number, total: number) => void;
+
+/** The import of a file. */
+export interface CsvImport<T> {
+  readonly kind: CsvKind<T>;
+  /** Its text from the beginning. */
+  readonly open: () => CsvText;
+  /** Stores a thousand lines, or the rest. */
+  readonly store: (page: T[]) => Promise<void>;
+  /** Notes the import of the file with this digest: once, also when it broke off, because what was stored before that stays. */
+  readonly note: (file_sha256: string) => Promise<void>;
+  readonly progress?: Progress | undefined;
+}
+
+/** Checks a file, then stores it page by page. Throws what `checkCsv` and `csvPages` throw, and what `store` throws. */
+export async function importCsv<T>(file: CsvImport<T>): Promise<void> {
+  const { kind, open, store, note, progress } = file;
+  const checked = await checkCsv(kind, open());
+  let stored = 0;
+  try {
+    for await (const page of csvPages(kind, open(), checked)) {
+      await store(page);
+      stored += page.length;
+      progress?.(stored, checked.count);
+    }
+  } finally {
+    await note(checked.file_sha256);
+  }
 }
 
 /** Reads the lines of a file. Throws CsvRefused for a bad header and for what is not CSV; a bad line is among its results. */
@@ -105,7 +136,7 @@ function refuseHeader(problems: readonly string[]): void {
 const MOST_NAMED = 100;
 
 /** Reads a whole file. Throws CsvRefused that names the bad lines, and those whose identity an earlier line has. */
-export async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<CheckedCsv> {
+async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<CheckedCsv> {
   const digest = crypto.createHash('sha256');
   const seen = new Identities();
   const problems: Detail[] = [];
@@ -131,11 +162,10 @@ export async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<Chec
 const PAGE_ROWS = 1_000;
 
 /** Reads a file that was checked, page by page. Throws CsvChanged when it is not the one that was checked. */
-export async function* csvPages<T>(
+async function* csvPages<T>(
   kind: CsvKind<T>,
   text: CsvText,
   { file_sha256 }: CheckedCsv,
-  pageRows = PAGE_ROWS,
 ): AsyncGenerator<T[]> {
   const digest = crypto.createHash('sha256');
   let page: T[] = [];
@@ -143,7 +173,7 @@ export async function* csvPages<T>(
     for await (const { value, problems } of linesOf(kind, digested(text, digest))) {
       if (problems.length > 0) throw new CsvChanged();
       page.push(value);
-      if (page.length < pageRows) continue;
+      if (page.length < PAGE_ROWS) continue;
       yield page;
       page = [];
     }

@@ -222,11 +222,11 @@ test('a long import is stored a thousand rows at a time, leaves one line in the 
   );
   assert.deepEqual(lines, [
     {
-      actor: 'import',
+      actor: 'operator',
       detail: { file_sha256: sha256(first), imported: 1, known: 0, differing: 0 },
     },
     {
-      actor: 'import',
+      actor: 'operator',
       detail: { file_sha256: sha256(payments), imported: 1_000, known: 1, differing: 0 },
     },
   ]);

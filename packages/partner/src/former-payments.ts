@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { compileCheck, instantText, PaymentRecord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { checkCsv, csvPages, type CsvKind, type CsvText } from './csv.ts';
-import { arraysOf, toRecord, writeAudit, type PaymentRow } from './store.ts';
+import { importCsv, type CsvKind, type CsvText, type Progress } from './csv.ts';
+import { arraysOf, noteImport, toRecord, type PaymentRow } from './store.ts';
 
 /** The result of an import, in payments. */
 export interface FormerPaymentsResult {
@@ -75,12 +75,14 @@ const differingStatement = sql(
 export async function importFormerPayments(
   database: Database,
   open: () => CsvText,
+  progress?: Progress,
 ): Promise<FormerPaymentsResult> {
-  const checked = await checkCsv(formerPayments, open());
   const sum = { imported: 0, known: 0, skipped: 0, differing: [] as string[] };
   let differing = 0;
-  try {
-    for await (const page of csvPages(formerPayments, open(), checked)) {
+  await importCsv({
+    kind: formerPayments,
+    open,
+    async store(page) {
       const payments = page.filter((payment) => payment !== undefined);
       const values = arraysOf(payments, ...columnsOfFile);
       const [stored] = await database.query<{ imported: number }>(importStatement, values);
@@ -88,7 +90,7 @@ export async function importFormerPayments(
       sum.skipped += page.length - payments.length;
       sum.imported += stored.imported;
       const known = payments.length - stored.imported;
-      if (known === 0) continue;
+      if (known === 0) return;
       sum.known += known;
       const others = await database.query<Pick<PaymentRow, 'platform_payment_id'>>(
         differingStatement,
@@ -97,15 +99,13 @@ export async function importFormerPayments(
       differing += others.length;
       const ids = others.map((row) => row.platform_payment_id);
       sum.differing.push(...ids.slice(0, MOST_NAMED - sum.differing.length));
-    }
-  } finally {
-    // One line for the whole file, and also for one that broke off: the database has the pages before that.
-    const { file_sha256 } = checked;
-    const detail = { file_sha256, imported: sum.imported, known: sum.known, differing };
-    await writeAudit(database, [
-      { platform_payment_id: null, actor: 'import', event: 'payments_imported', detail },
-    ]);
-  }
+    },
+    note: (file_sha256) => {
+      const { imported, known } = sum;
+      return noteImport(database, 'payments_imported', { file_sha256, imported, known, differing });
+    },
+    progress,
+  });
   return sum;
 }
 

@@ -23,6 +23,7 @@ export {
   type PostOutcome,
 } from './account-system.ts';
 export { accountsOverHttp, type AccountServiceOptions } from './accounts-over-http.ts';
+export { importAccountsFile } from './accounts-csv.ts';
 export { CsvRefused, type CsvText } from './csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthOptions } from './auth.ts';

@@ -123,7 +123,7 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       ready,
       openapi: partnerOpenApi(auth.method === 'key' ? auth.header : undefined),
     });
-    mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey, billers });
+    mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey });
     const description = 'Operations for the operator of a partner server.';
     const openapi = openApi(partnerAdminRoutes, 'partner kit, operator', description);
     mountOperations(admin, { ready, metrics, openapi });

@@ -343,6 +343,15 @@ export async function writeAudit(
   ]);
 }
 
+/** Notes the import of a file, by whoever may reach the database. */
+export function noteImport(
+  database: Database,
+  event: 'payments_imported' | 'accounts_imported',
+  detail: AuditLine['detail'],
+): Promise<void> {
+  return writeAudit(database, [{ platform_payment_id: null, actor: 'operator', event, detail }]);
+}
+
 const readAuditText = `SELECT audit_id, at, platform_payment_id, actor, event, detail FROM duebridge_partner.payment_audit
   WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR event = $2)
     AND ($3::bigint IS NULL OR audit_id < $3) ORDER BY audit_id DESC LIMIT $4`;

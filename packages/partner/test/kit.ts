@@ -6,7 +6,7 @@ import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge
 import type { FastifyInstance } from 'fastify';
 import { mountPartnerAdmin } from '../src/admin.ts';
 import { Applier, type ApplierOptions } from '../src/apply.ts';
-import { checkCsv, csvPages, type CsvKind } from '../src/csv.ts';
+import { importCsv, type CsvKind } from '../src/csv.ts';
 import type { PartnerKitOptions } from '../src/kit.ts';
 import { partnerKit } from '../src/plugin.ts';
 import { importAccounts, ledger, type ImportedAccount } from '../src/ledger.ts';
@@ -140,9 +140,7 @@ export async function startAdmin(
   const database = await kitDatabase(t);
   const partner = await startKit(database, options);
   const app = createServer();
-  const { billers } = options;
-  const kit = partner.app.partnerKit;
-  mountPartnerAdmin(app, { database, kit, adminKey: ADMIN_KEY, billers });
+  mountPartnerAdmin(app, { database, kit: partner.app.partnerKit, adminKey: ADMIN_KEY });
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
   database.closing(() => app.close());
   return {
@@ -282,6 +280,11 @@ export async function untilOneWaits(database: Database): Promise<void> {
 /** What the lines of a file hold. Throws CsvRefused that names every bad line. */
 export async function linesIn<T>(kind: CsvKind<T>, csv: string): Promise<T[]> {
   const lines: T[] = [];
-  for await (const page of csvPages(kind, [csv], await checkCsv(kind, [csv]))) lines.push(...page);
+  await importCsv({
+    kind,
+    open: () => [csv],
+    store: async (page) => void lines.push(...page),
+    note: async () => undefined,
+  });
   return lines;
 }

@@ -17,7 +17,7 @@ import {
 import type { Command } from 'commander';
 import type { BillerRules } from '../account-system.ts';
 import { variables } from '../variables.ts';
-import { checkCsv, CsvChanged, CsvRefused, type CsvText } from '../csv.ts';
+import { CsvChanged, CsvRefused, type CsvText, type Progress } from '../csv.ts';
 
 /** Adds both commands. */
 export function addImports(partner: Command, terminal: Terminal): void {
@@ -46,17 +46,17 @@ interface AccountsOptions {
 }
 
 /**
- * Opens the file and the database, and closes them after `work`; errors are told as the file's user reads them, followed by what `before`
- * says is stored of it.
+ * Opens the file and the database, and closes them after `work`. Errors are printed for the file's user, and say how much of it is
+ * stored. `what` the file has: accounts.
  */
 async function withFile<T>(
   terminal: Terminal,
   name: string,
-  before: () => string,
+  what: string,
   work: (
     open: () => CsvText,
-    database: Database,
-    billers: readonly BillerRules[] | undefined,
+    server: { readonly database: Database; readonly billers: readonly BillerRules[] | undefined },
+    progress: Progress,
   ) => Promise<T>,
 ): Promise<T> {
   // What lines leave behind is collected at once. Otherwise V8 lets 150 MB of it lie, which is more than all else that an import needs.
@@ -66,14 +66,20 @@ async function withFile<T>(
     import('@duebridge/runtime'),
     import('../server.ts'),
   ]);
+  const report = progressReport();
+  let [stored, total] = [0, 0];
+  const progress: Progress = (now, of) => {
+    [stored, total] = [now, of];
+    if (stored < total) report(`Imported ${stored} of ${total} ${what} …`);
+  };
   const file = await openTextFile(terminal, name);
   try {
     const config = readConfig(variables, terminal.env);
-    const server = await openPartnerDatabase({ ...config, beside: true });
+    const { database, close } = await openPartnerDatabase({ ...config, beside: true });
     try {
-      return await work(() => file.text(), server.database, config.billers);
+      return await work(() => file.text(), { database, billers: config.billers }, progress);
     } finally {
-      await server.close();
+      await close();
     }
   } catch (error) {
     const shown = name === '-' ? 'standard input' : name;
@@ -84,37 +90,29 @@ async function withFile<T>(
     if (!(error instanceof CsvChanged || error instanceof Refusal)) throw error;
     const details = error instanceof Refusal ? (error.details ?? []) : [];
     const lines = details.map(({ path, problem }) => `\n  ${path} ${problem}`);
-    const text = `${shown}: ${error.message}${lines.join('')}${before()}`;
-    throw new CommandError(text, exitCodes.failed);
+    const before =
+      stored === 0
+        ? ''
+        : `\n${stored} of ${total} ${what} were imported before that, in the order of the file; run the same import again to complete it`;
+    throw new CommandError(
+      `${shown}: ${error.message}${lines.join('')}${before}`,
+      exitCodes.failed,
+    );
   } finally {
     await file.close();
   }
 }
 
-/** Imports accounts. The file is checked before the first is stored. */
 async function importAccounts(
   terminal: Terminal,
   name: string,
-  { biller: biller_id, asOf: as_of, json }: AccountsOptions,
+  { biller: biller_id, asOf: as_of, ...options }: AccountsOptions,
 ): Promise<void> {
-  const { accountsKind, importAccountsFile } = await import('../accounts-csv.ts');
-  let [stored, total] = [0, 0];
-  const before = (): string =>
-    stored === 0
-      ? ''
-      : `\n${stored} of ${total} accounts were imported before that, in the order of the file; run the same import again to complete it`;
-  const sum = await withFile(terminal, name, before, async (open, database, billers) => {
-    const report = progressReport();
-    const progress = (of: number): void => {
-      stored = of;
-      if (stored < total) report(`Imported ${stored} of ${total} accounts …`);
-    };
-    const options = { biller_id, billers, as_of, actor: 'operator', progress };
-    const checked = await checkCsv(accountsKind(options), open());
-    total = checked.count;
-    return importAccountsFile(database, open, checked, options);
-  });
-  print(terminal, json ? { json } : {}, sum, () =>
+  const { importAccountsFile } = await import('../accounts-csv.ts');
+  const sum = await withFile(terminal, name, 'accounts', (open, { database, billers }, progress) =>
+    importAccountsFile(database, open, { biller_id, billers, as_of, progress }),
+  );
+  print(terminal, options, sum, () =>
     [`${sum.created} created`, `${sum.updated} updated`, `${sum.unchanged} unchanged`].join(', '),
   );
 }
@@ -125,9 +123,8 @@ async function importPayments(
   options: { readonly json?: true },
 ): Promise<void> {
   const { importFormerPayments } = await import('../former-payments.ts');
-  const before = (): string => '; what was stored of it before stays: import it again';
-  const done = await withFile(terminal, name, before, (open, database) =>
-    importFormerPayments(database, open),
+  const done = await withFile(terminal, name, 'payments', (open, { database }, progress) =>
+    importFormerPayments(database, open, progress),
   );
   print(terminal, options, done, () =>
     [
