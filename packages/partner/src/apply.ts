@@ -14,7 +14,7 @@
  */
 import assert from 'node:assert/strict';
 import type { TerminalStatus } from '@duebridge/contract';
-import { messageOf } from '@duebridge/runtime';
+import { messageOf, repeatedly } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
   type AccountSystem,
@@ -252,16 +252,12 @@ export class Applier {
     }
   }
 
-  async #countForEver(): Promise<void> {
-    while (!this.#stopped.signal.aborted) {
-      try {
-        const { processing, unsettled } = await findStanding(this.#on.database);
-        this.#on.metrics.standing('processing', processing);
-        this.#on.metrics.standing('unsettled', unsettled);
-      } catch {
-        // Keep the last counts; the sweep logs the outage.
-      }
-      await this.#on.clock.sleep(STANDING_PAUSE_MS, this.#stopped.signal);
-    }
+  #countForEver(): Promise<void> {
+    const on = { ...this.#on, signal: this.#stopped.signal };
+    return repeatedly(on, STANDING_PAUSE_MS, 'unfinished payments were not counted', async () => {
+      const { processing, unsettled } = await findStanding(on.database);
+      on.metrics.standing('processing', processing);
+      on.metrics.standing('unsettled', unsettled);
+    });
   }
 }

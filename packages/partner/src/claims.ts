@@ -8,7 +8,7 @@
  * step (F87). A replica whose row is gone has lost its claims for good: it goes on under a new id, and makes them anew.
  */
 import { randomUUID } from 'node:crypto';
-import { messageOf, sql, type Transaction } from '@duebridge/runtime';
+import { messageOf, repeatedly, sql, type Transaction } from '@duebridge/runtime';
 import type { KitContext } from './metrics.ts';
 import { IS_FREE } from './store.ts';
 
@@ -65,7 +65,6 @@ export function openLease(options: Omit<KitContext, 'metrics'>) {
   let renewedAt: { readonly monotonic: number; readonly wall: number } | undefined;
   let renewing: Promise<void> | undefined;
   let keeping: Promise<void> | undefined;
-  let isFailing = false;
   /** The leases of others, and for how long each has been the same. */
   let others = new Map<string, OtherLease & { readonly unchangedMs: number }>();
   let lookedAt = -Infinity;
@@ -117,21 +116,16 @@ export function openLease(options: Omit<KitContext, 'metrics'>) {
     ]);
   };
 
-  const keep = async (): Promise<void> => {
-    while (!stopped.signal.aborted) {
-      await clock.sleep(RENEW_MS, stopped.signal);
-      if (stopped.signal.aborted) return;
-      try {
+  const keep = (): Promise<void> =>
+    repeatedly(
+      { clock, log, signal: stopped.signal },
+      RENEW_MS,
+      'could not renew the lease',
+      async () => {
         await renew();
         await look();
-        isFailing = false;
-      } catch (error) {
-        // Logged once per outage.
-        if (!isFailing) log.warn({ error: messageOf(error) }, 'could not renew the lease');
-        isFailing = true;
-      }
-    }
-  };
+      },
+    );
 
   /** The wall clock goes on while a machine sleeps, the monotonic one may not; a step forward costs a pause until the next renewal. */
   const isFresh = (): boolean =>

@@ -21,23 +21,6 @@ export function adminKeyFile(directory: string, server: ServerName): string {
   return path.join(directory, `${server}-admin-key`);
 }
 
-/** Makes a folder and those above it. Node's `recursive` never returns where a folder takes nothing, as /proc does not. */
-export async function makeFolder(folder: string, mode?: number): Promise<void> {
-  const make = async (unless: string): Promise<boolean> => {
-    try {
-      await mkdir(folder, mode);
-      return true;
-    } catch (error) {
-      const code = error instanceof Error && 'code' in error ? error.code : undefined;
-      if (code !== 'EEXIST' && code !== unless) throw error;
-      return code === 'EEXIST';
-    }
-  };
-  if (await make('ENOENT')) return;
-  await makeFolder(path.dirname(folder), mode);
-  await make('EEXIST');
-}
-
 /**
  * Changes the owner of a file that root created in a user's data directory to that user, so that the user can start the server
  * again. A file created by anybody else already has the right owner.
@@ -63,7 +46,7 @@ export async function holdDataDirectory(
   try {
     // Root lets others pass: the user id that runs PostgreSQL has to reach its files.
     const mode = process.getuid?.() === 0 ? 0o711 : 0o700;
-    await makeFolder(directory, mode);
+    await mkdir(directory, { recursive: true, mode });
     await appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
     lock = new DatabaseSync(file);

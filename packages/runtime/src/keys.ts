@@ -66,15 +66,17 @@ export function remember<T>(options: {
   readonly clock: Clock;
   readonly max: number;
   readonly keep?: (answer: T) => boolean;
+  /** Default: five seconds. */
+  readonly forMs?: number;
 }): Remembered<T> {
-  const { clock, max, keep = () => true } = options;
+  const { clock, max, keep = () => true, forMs = REMEMBER_MS } = options;
   const known = new Map<string, { readonly at: number; readonly answer: Promise<T> }>();
   return {
     get(name, read) {
       // Counted from before the read, so that nothing older than the limit is believed.
       const at = clock.monotonic();
       const before = known.get(name);
-      if (before !== undefined && at - before.at < REMEMBER_MS) return before.answer;
+      if (before !== undefined && at - before.at < forMs) return before.answer;
       if (known.size >= max) known.clear();
       const entry = { at, answer: read() };
       known.set(name, entry);

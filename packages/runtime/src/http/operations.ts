@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock, type Clock } from '../clock.ts';
+import { remember } from '../keys.ts';
 import type { Metrics } from '../metrics.ts';
 import { JSON_TYPE } from './body.ts';
 import { isClosing } from './closing.ts';
@@ -42,9 +43,9 @@ const READY_HOLDS_MS = 1_000;
 export function mountOperations(app: FastifyInstance, options: OperationsOptions = {}): void {
   const { ready, metrics, openapi, clock = systemClock } = options;
   app.get('/healthz', withHead, () => ({ status: 'ok' }));
-  const checked = heldFor(READY_HOLDS_MS, clock, () => inTime(ready));
+  const held = remember<Checks>({ clock, max: 1, forMs: READY_HOLDS_MS });
   app.get('/readyz', withHead, async (_request, reply) => {
-    const checks = await checked();
+    const checks = await held.get('checks', () => inTime(ready));
     const closing = isClosing(app);
     const isReady = !closing && Object.values(checks).every(Boolean);
     return reply.code(isReady ? 200 : 503).send({ ready: isReady, checks });
@@ -69,19 +70,4 @@ async function inTime(ready: OperationsOptions['ready']): Promise<Checks> {
   return Promise.race<Checks>([ready?.() ?? Promise.resolve({}), late]).catch(() => ({
     answered: false,
   }));
-}
-
-/** Shares one run of `work` among all callers while it runs and for `ms` after it ended. */
-function heldFor<T>(ms: number, clock: Clock, work: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined;
-  let held: { value: T; until: number } | undefined;
-  return async () => {
-    if (held !== undefined && clock.monotonic() < held.until) return held.value;
-    running ??= work().finally(() => {
-      running = undefined;
-    });
-    const value = await running;
-    held = { value, until: clock.monotonic() + ms };
-    return value;
-  };
 }
