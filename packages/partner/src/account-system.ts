@@ -67,10 +67,11 @@ export interface CallOptions {
    * what is left where others hang. With 1, or 2 for an only biller, a call that hangs delays all others.
    */
   readonly concurrency?: number;
-  /** The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. */
+  /**
+   * The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. After six deadlines
+   * the call is given up, and its `signal` aborts.
+   */
   readonly deadlineMs?: number;
-  /** When a call is given up and its `signal` aborts, in milliseconds; default six times the deadline. */
-  readonly giveUpMs?: number;
 }
 
 /** Accounts in another system, which must keep a repeated id from posting twice. */

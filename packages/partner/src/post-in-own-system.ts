@@ -40,7 +40,9 @@ import {
   type Postponed,
 } from './store.ts';
 
-const defaults = { concurrency: 16, deadlineMs: 10_000, giveUpMs: undefined };
+const defaults = { concurrency: 16, deadlineMs: 10_000 };
+/** A call is given up after so many deadlines. */
+const DEADLINES = 6;
 /** Deadline of a look-up in milliseconds. */
 const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
@@ -60,19 +62,17 @@ export class InOwnSystem implements Way {
   readonly repeats: number;
   readonly #on: OwnSystemOptions;
   readonly #deadlineMs: number;
-  readonly #giveUpMs: number;
   readonly #claims;
   readonly #records;
 
   constructor(options: OwnSystemOptions) {
     const { accounts, clock } = options;
-    const { concurrency, deadlineMs, giveUpMs } = { ...defaults, ...accounts.calls };
+    const { concurrency, deadlineMs } = { ...defaults, ...accounts.calls };
     assert(concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
     this.#on = options;
     this.places = concurrency;
     this.repeats = Math.max(1, Math.floor(concurrency / 2));
     this.#deadlineMs = deadlineMs;
-    this.#giveUpMs = giveUpMs ?? deadlineMs * 6;
     this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
     const flush = (list: (PaymentEnd | Postponed)[]): Promise<boolean[]> => this.#store(list);
     this.#records = groupCommit({ ...group, clock, flush });
@@ -131,7 +131,7 @@ export class InOwnSystem implements Way {
     const { payment, aborting, late } = one;
     const began = clock.monotonic();
     void this.#after(this.#deadlineMs, one, late);
-    void this.#after(this.#giveUpMs, one, () => aborting.abort());
+    void this.#after(this.#deadlineMs * DEADLINES, one, () => aborting.abort());
     const answer = await accounts.post([toPosting(payment)], aborting.signal);
     metrics.observeCore('post', (clock.monotonic() - began) / 1000);
     const [outcome] = checkedOutcomes(answer, 1);

@@ -15,9 +15,11 @@ import {
   auditVerifyLine,
   CommandError,
   exitCodes,
+  facts,
   line,
   print,
   readAdmin,
+  tableOf,
   type CommandLine,
   type CommandTable,
 } from '@duebridge/runtime/cli';
@@ -25,7 +27,6 @@ import { Option } from 'commander';
 import { conformanceReport } from './conformance.ts';
 import { moneyLines } from './money.ts';
 import * as output from './output.ts';
-import { facts, tableOf } from './output.ts';
 import { reconcile } from './reconcile.ts';
 import { WORDS, TARGET } from './words.ts';
 

@@ -10,11 +10,11 @@ import {
 import {
   CommandError,
   exitCodes,
+  facts,
   print,
   readTextFile,
   type CommandRun,
 } from '@duebridge/runtime/cli';
-import { facts } from './output.ts';
 
 const reportFile = compileCheck(ConformanceFile);
 

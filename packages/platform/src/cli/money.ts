@@ -13,12 +13,14 @@ import {
 import {
   CommandError,
   exitCodes,
+  facts,
   line,
   print,
   readAdmin,
+  tableOf,
   type CommandLine,
 } from '@duebridge/runtime/cli';
-import { done, facts, tableOf } from './output.ts';
+import { done } from './output.ts';
 import { TARGET } from './words.ts';
 
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };

@@ -1,8 +1,4 @@
-/**
- * What the commands print for people. An answer of the admin API enters; a table, facts or a sentence leaves.
- *
- * Fields are printed under their own names, so that what a person reads is what `--json` gives a program.
- */
+/** What the commands print for people. An answer of the admin API enters; a table, facts or a sentence leaves. */
 import {
   formatCents,
   type AuditEntry,
@@ -15,74 +11,7 @@ import {
   type Person,
   type Reconciliation,
 } from '@duebridge/contract';
-import { columns, table } from '@duebridge/runtime/cli';
-
-/** A column: the name of a field, or a heading with the value in a row. */
-type Column<Row> = (keyof Row & string) | readonly [head: string, of: (row: Row) => unknown];
-
-/** A value as text; null, undefined and an empty text are a dash. Amounts are in dollars. */
-function textOf(name: string, value: unknown): string {
-  if (value === null || value === undefined || value === '') return '-';
-  if (typeof value === 'number' && name.endsWith('_in_cents')) return formatCents(value);
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (typeof value === 'string') return value;
-  if (typeof value !== 'object') return JSON.stringify(value);
-  const parts = Object.entries(value).map(([key, one]) =>
-    Array.isArray(value) ? textOf('', one) : `${key}=${textOf(key, one)}`,
-  );
-  return parts.length === 0 ? '-' : parts.join(' ');
-}
-
-/** `platform_payment_id` and `created_at` as headings: PAYMENT and CREATED. */
-function headOf(name: string): string {
-  const words = name.replace(/^platform_/, '').replace(/_(?:id|at|in_cents)$/, '');
-  return words.replaceAll('_', ' ').toUpperCase();
-}
-
-/** Rows in columns; a sentence when there are none. */
-function inColumns<Row extends object>(
-  shape: readonly Column<Row>[],
-  rows: readonly Row[],
-): string {
-  const cells = shape.map((column) =>
-    typeof column === 'string'
-      ? { head: headOf(column), of: (row: Row) => textOf(column, row[column]) }
-      : { head: column[0], of: (row: Row) => textOf('', column[1](row)) },
-  );
-  return table(
-    cells.map(({ head }) => head),
-    rows.map((row) => cells.map(({ of }) => of(row))),
-  );
-}
-
-/** Prints the one list that an answer or a page consists of, or any other answer as the one row; without a shape, every field. */
-export function tableOf<Row extends object>(
-  ...shape: readonly Column<Row>[]
-): (answer: object) => string {
-  return (answer) => {
-    const { next_cursor, ...fields } = answer as { readonly next_cursor?: string | null };
-    const [only, ...others] = Object.values(fields);
-    const rows = Array.isArray(only) && others.length === 0 ? (only as Row[]) : [answer as Row];
-    const more = typeof next_cursor === 'string' ? `\nMore: --cursor '${next_cursor}'` : '';
-    const all = Object.keys(rows[0] ?? {}) as (keyof Row & string)[];
-    return inColumns(shape.length === 0 ? all : shape, rows) + more;
-  };
-}
-
-/** Every field of an answer: one a line, then its lists of records as tables. */
-export function facts(answer: object): string {
-  const entries = Object.entries(answer) as [string, unknown][];
-  const isList = ([, value]: [string, unknown]): boolean =>
-    Array.isArray(value) && typeof value[0] === 'object';
-  const lines = entries
-    .filter((entry) => !isList(entry))
-    .map(([name, value]) => [name, textOf(name, value)]);
-  const tables = entries.filter(isList).map(([name, value]) => {
-    const rows = value as Record<string, unknown>[];
-    return `${headOf(name)}\n${inColumns(Object.keys(rows[0] ?? {}), rows)}`;
-  });
-  return [columns(lines), ...tables].join('\n\n');
-}
+import { facts, tableOf, type Column } from '@duebridge/runtime/cli';
 
 /** What an act that may need two persons has done, or that it waits for the second one. */
 export const done =

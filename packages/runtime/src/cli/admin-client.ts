@@ -16,10 +16,8 @@ const MAX_WAIT_S = 10;
 /** The admin API to call. */
 export interface AdminTarget {
   readonly server: ServerName;
-  /** Port of decision 27, used when neither `url` nor a variable names another. */
+  /** Port of decision 27, used when no variable names another. */
   readonly defaultPort: number;
-  /** From `--url`; takes precedence over DUEBRIDGE_ADMIN_URL. */
-  readonly url?: string | undefined;
 }
 
 /**
@@ -154,10 +152,10 @@ function refused(
 export function adminUrl(terminal: Terminal, target: AdminTarget): string {
   const { env } = terminal;
   const port = env['ADMIN_PORT'] || String(target.defaultPort);
-  const given = target.url ?? (env['DUEBRIDGE_ADMIN_URL'] || `http://127.0.0.1:${port}`);
+  const given = env['DUEBRIDGE_ADMIN_URL'] || `http://127.0.0.1:${port}`;
   if (!URL.canParse(given) || !/^https?:$/.test(new URL(given).protocol)) {
     throw new CommandError(
-      `${target.url === undefined ? 'DUEBRIDGE_ADMIN_URL' : '--url'} is not an address: give it as http://127.0.0.1:${target.defaultPort}`,
+      `DUEBRIDGE_ADMIN_URL is not an address: give it as http://127.0.0.1:${target.defaultPort}`,
       exitCodes.configuration,
     );
   }
