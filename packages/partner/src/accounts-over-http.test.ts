@@ -50,6 +50,8 @@ async function withService<T>(
       else response.writeHead(reply.status, { location: '/elsewhere' }).end(reply.body);
     });
   });
+  // A client on a busy machine would write into a connection that was closed at the same moment.
+  server.keepAliveTimeout = 0;
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   try {
