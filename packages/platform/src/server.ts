@@ -53,7 +53,6 @@ import { LostPayments } from './checkout/lost-payments.ts';
 import { migrations } from './migrations.ts';
 import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
-import { openStripeTransfers } from './money/stripe-transfers.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
@@ -141,7 +140,10 @@ async function openAll(
     refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
     secondPersonAboveCents,
   };
-  const channel = config.stripe && openStripeTransfers(config.stripe);
+  // Its library has 218 modules, which a platform without Stripe need not load.
+  const channel =
+    config.stripe &&
+    (await import('./money/stripe-transfers.ts')).openStripeTransfers(config.stripe);
   const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
     await repeatRefunds(refunding);

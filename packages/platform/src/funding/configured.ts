@@ -9,7 +9,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import type { AdapterMethod, CollectedElsewhere, FundingAdapter } from './adapter.ts';
-import { stripeAdapter, type StripeSettings } from './stripe.ts';
+import type { StripeSettings } from './stripe.ts';
 
 /** The funding part of the configuration. */
 export interface FundingConfig {
@@ -28,7 +28,7 @@ export async function openAdapters(
   const adapters: FundingAdapter[] = [];
   for (const name of names) {
     if (name === 'sandbox') continue;
-    adapters.push(name === 'stripe' ? openStripe(config.stripe) : await load(name));
+    adapters.push(await (name === 'stripe' ? openStripe(config.stripe) : load(name)));
   }
   for (const given of config.fundingAdapters ?? []) {
     const adapter = adapterOf(given);
@@ -66,12 +66,14 @@ export async function openAdapters(
   return { adapters, offersSandbox: names.includes('sandbox') };
 }
 
-function openStripe(settings: StripeSettings | undefined): FundingAdapter {
+async function openStripe(settings: StripeSettings | undefined): Promise<FundingAdapter> {
   if (settings === undefined) {
     throw new ConfigurationError(
       'DUEBRIDGE_FUNDING names stripe: set DUEBRIDGE_STRIPE_SECRET_KEY, DUEBRIDGE_STRIPE_PUBLISHABLE_KEY and DUEBRIDGE_STRIPE_WEBHOOK_SECRET',
     );
   }
+  // Its library has 218 modules, which a platform without Stripe need not load.
+  const { stripeAdapter } = await import('./stripe.ts');
   return stripeAdapter(settings);
 }
 
