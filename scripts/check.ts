@@ -1,10 +1,11 @@
 /**
  * `npm test` and `npm run test:full`, for people and CI. The first makes the static checks and runs every test file but those named
- * `*.full.test.ts`, which the second runs. Node's own runner gives each file a process; test/support/shared-server.ts gives all of them
- * one PostgreSQL.
+ * `*.full.test.ts`, which the second runs. Node's own runner gives each file a process, or several short ones together;
+ * test/support/shared-server.ts gives all of them one PostgreSQL.
  */
 import { execFile } from 'node:child_process';
-import { globSync } from 'node:fs';
+import { globSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
@@ -20,6 +21,13 @@ const root = join(import.meta.dirname, '..');
  * time.
  */
 const FILES_AT_ONCE = 3;
+
+/**
+ * Packages whose test files share processes, eight files each: loading what they test takes a process longer than most of them run.
+ * Each file of the platform starts a platform of its own, whose loops would run beside the tests of seven others.
+ */
+const TOGETHER = /^packages\/(contract|partner|runtime|web)\//;
+const FILES_TOGETHER = 8;
 
 /** What a run may take on 2 quiet cores, in minutes. A run that takes longer says so; it does not fail. */
 const MINUTES = { test: 6, full: 20 };
@@ -113,9 +121,10 @@ async function tests(): Promise<boolean> {
   // Once, before the first of several test files asks for them.
   await toolFolder('test', 'test');
   if (files.some((file) => file.startsWith('test/browser/'))) await toolFolder('browser', 'test');
+  const folder = mkdtempSync(join(tmpdir(), 'duebridge-together-'));
   const settings = {
     cwd: root,
-    files: files.map((file) => join(root, file)),
+    files: together(files, folder),
     concurrency: FILES_AT_ONCE,
     signal: stop.signal,
     // Node's --test-global-setup, which the types of run() do not have.
@@ -132,7 +141,23 @@ async function tests(): Promise<boolean> {
     counts.failed += all - good - skipped;
   });
   for await (const text of events.compose(new spec())) process.stdout.write(String(text));
+  rmSync(folder, { recursive: true });
   return passed;
+}
+
+/** What the runner is given, as paths: a test file, or one made in `folder` that imports the test files of one process. */
+function together(files: readonly string[], folder: string): readonly string[] {
+  const alone = files.filter((file) => !TOGETHER.test(file));
+  const rest = files.filter((file) => TOGETHER.test(file));
+  const made = Array.from({ length: Math.ceil(rest.length / FILES_TOGETHER) }, (_, turn) => {
+    const path = join(folder, `${turn}.test.mjs`);
+    const urls = rest
+      .slice(turn * FILES_TOGETHER, (turn + 1) * FILES_TOGETHER)
+      .map((file) => pathToFileURL(join(root, file)).href);
+    writeFileSync(path, urls.map((url) => `import ${JSON.stringify(url)};\n`).join(''));
+    return path;
+  });
+  return [...made, ...alone.map((file) => join(root, file))];
 }
 
 /** Runs a program of tools/test and prints what it says once it has ended, so that it does not mix with what the tests say meanwhile. */
