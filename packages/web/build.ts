@@ -25,9 +25,7 @@ import { WORDS } from './src/flow/words.ts';
 
 /** Limits in bytes, gzip level 9: the most that a phone on a slow connection should download. */
 export const SIZE_LIMITS = {
-  sdk: 3000,
-  /** The redirect alone: who uses it needs nothing else. */
-  redirect: 1200,
+  sdk: 3400,
   /** As it is installed, not minified: a partner's own build does that. */
   react: 1200,
   /** What comes before the bill: the page's script and the inline one before it, compressed each by itself. */
@@ -53,7 +51,7 @@ interface Script {
 export interface Release {
   readonly version: string;
   readonly released_at: string;
-  readonly sdk: Script & { readonly redirect: Script };
+  readonly sdk: Script;
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -110,9 +108,8 @@ export async function buildWeb(
       throw new Error(`${path} became ${built.map((file) => file.name).join(', ')}`);
     return { js, css: built.find((file) => file !== js) ?? { name: '', text: '' } };
   };
-  const [sdk, redirect, first, fund, page, operators, modules] = await Promise.all([
+  const [sdk, first, fund, page, operators, modules] = await Promise.all([
     one('src/embed/script.ts', `duebridge-${as}-[hash].js`),
-    one('src/embed/redirect-script.ts', `duebridge-redirect-${as}-[hash].js`),
     one('src/flow/first.ts', 'first.js'),
     one('src/fund/stripe.ts', 'stripe.js'),
     one('src/flow/main.tsx', 'flow-[hash].js', 'es'),
@@ -120,7 +117,6 @@ export async function buildWeb(
     bundle(
       {
         embed: 'src/embed/index.ts',
-        redirect: 'src/embed/redirect.ts',
         react: 'src/embed/react.tsx',
         testing: 'src/embed/testing.ts',
       },
@@ -134,7 +130,6 @@ export async function buildWeb(
     JS: page.js.name,
   });
   checkSize('sdk', sdk.js.text);
-  checkSize('redirect', redirect.js.text);
   checkSize('react', ...modules.filter(({ name }) => name === 'react.js').map(({ text }) => text));
   checkSize('flow_js', first.js.text, page.js.text);
   checkSize('flow_css', style);
@@ -146,7 +141,7 @@ export async function buildWeb(
   const before = readReleases(released);
   const manifest: Manifest = {
     version: as,
-    sdk: { ...pinned(sdk.js), redirect: pinned(redirect.js) },
+    sdk: { file: sdk.js.name, sri: integrity(sdk.js.text) },
     flow: {
       html: 'flow.html',
       assets: [page.js, ...words].map(({ name }) => name),
@@ -159,7 +154,7 @@ export async function buildWeb(
   const inFolder = (name: string, files: readonly Built[]): [string, string][] =>
     files.map((file) => [`${name}/${file.name}`, file.text]);
   const files = new Map([
-    ...inFolder('sdk', [sdk.js, redirect.js]),
+    ...inFolder('sdk', [sdk.js]),
     ...inFolder('flow', [{ name: 'flow.html', text: html }, page.js, ...words]),
     ...inFolder('fund', [fund.js]),
     ...inFolder('console', [operators.js, operators.css]),
@@ -256,7 +251,6 @@ function hash(algorithm: string, text: string, encoding: 'hex' | 'base64'): stri
 }
 const integrity = (text: string): string => `sha384-${hash('sha384', text, 'base64')}`;
 const policyHash = (text: string): string => `sha256-${hash('sha256', text, 'base64')}`;
-const pinned = ({ name, text }: Built): Script => ({ file: name, sri: integrity(text) });
 
 /**
  * The gzip size of files that are each downloaded by itself. Throws RangeError where it is over the limit.
@@ -277,11 +271,11 @@ function readReleases(released: string): { releases: Release[]; files: [string, 
       path,
       readFileSync(join(released, release.version, path), 'utf8'),
     ];
-    for (const { file, sri } of [release.sdk, release.sdk.redirect])
-      if (integrity(read(`sdk/${file}`)[1]) !== sri)
-        throw new Error(
-          `released/${release.version}/sdk/${file} is not what was released: restore it`,
-        );
+    const { file, sri } = release.sdk;
+    if (integrity(read(`sdk/${file}`)[1]) !== sri)
+      throw new Error(
+        `released/${release.version}/sdk/${file} is not what was released: restore it`,
+      );
     return pathsOf(release).map(read);
   });
   return { releases, files };
@@ -290,7 +284,6 @@ function readReleases(released: string): { releases: Release[]; files: [string, 
 /** The files of a version that must stay as they are. */
 const pathsOf = ({ sdk, flow }: Pick<Release, 'sdk' | 'flow'>): string[] => [
   `sdk/${sdk.file}`,
-  `sdk/${sdk.redirect.file}`,
   ...flow.assets.map((name) => `flow/${name}`),
 ];
 

@@ -144,18 +144,13 @@ function mounting(inEngine: InEngine): void {
       assert.equal(await at.start(), 'mounted');
       await at.tab.run(
         'page',
-        async (partner, frameOrigin) => {
-          const path = '/npm/redirect.js';
-          const { redirectToPayment } = (await import(path)) as {
-            redirectToPayment: (options: object) => Promise<never>;
-          };
-          const returnUrl = location.href;
-          redirectToPayment({ partner, frameOrigin, returnUrl, token: 't' }).catch(
-            (error: { code: string }) => sessionStorage.setItem('refused', error.code),
-          );
+        (settings) => {
+          const { make } = window as unknown as SiteWindow;
+          make({ ...settings, display: 'redirect', returnUrl: location.href })
+            .mount()
+            .catch(({ code }: { code: string }) => sessionStorage.setItem('refused', code));
         },
-        world.partner,
-        flow.payOrigin,
+        { partner: world.partner, frameOrigin: flow.payOrigin },
       );
       await at.holds('page', () => location.pathname.startsWith('/flow/v1/'));
       await at.tab.goto(flow.site('acme'));
@@ -544,6 +539,7 @@ test('options that cannot work are refused at once, with a code and a remedy', a
     { partner: '' },
     { fetchToken: undefined },
     { frameOrigin: undefined },
+    { display: 'popup' },
     { display: 'redirect' },
     { frameOrigin: 'pay.example' },
     { frameOrigin: 'http://pay.example' },

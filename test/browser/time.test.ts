@@ -5,7 +5,13 @@
 import assert from 'node:assert/strict';
 import { movableClock, pass, wakeAfter } from './clock.ts';
 import { gate, until, useRig } from './rig.ts';
-import { inChromium, pageActs, type EngineVisit, type InEngine } from './site-visit.ts';
+import {
+  inChromium,
+  pageActs,
+  type EngineVisit,
+  type InEngine,
+  type SiteWindow,
+} from './site-visit.ts';
 import { succeeds, type Trouble } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
@@ -105,26 +111,31 @@ function opening(inEngine: InEngine): void {
       const at = await visit(flow.world({ before }));
       await at.tab.run(
         'page',
-        async (frameOrigin) => {
-          const path = '/npm/redirect.js';
-          const { redirectToPayment } = (await import(path)) as {
-            redirectToPayment: (options: object) => Promise<never>;
-          };
+        (frameOrigin) => {
+          const { sdk } = window as unknown as SiteWindow;
           const returnUrl = location.href;
           const fetchToken = (): Promise<string> => {
             document.title = 'asked';
             return new Promise(() => {});
           };
-          const options = { partner: 'p', frameOrigin, returnUrl, fetchToken };
-          redirectToPayment(options).catch((error: { code: string }) => {
-            document.title = error.code;
-          });
+          sdk
+            .createDuebridge({
+              partner: 'p',
+              frameOrigin,
+              display: 'redirect',
+              returnUrl,
+              fetchToken,
+            })
+            .mount()
+            .catch((error: { code: string }) => {
+              document.title = error.code;
+            });
         },
         flow.payOrigin,
       );
       await at.holds('page', () => document.title === 'asked');
       await pass(at.tab, 'page', 15_000);
-      await at.holds('page', () => document.title === 'token_invalid');
+      await at.holds('page', () => document.title === 'load_timeout');
     },
   );
 }

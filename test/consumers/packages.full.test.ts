@@ -112,7 +112,6 @@ test('what a server reads at its start is in its package', () => {
   for (const file of [
     'dist/manifest.json',
     'dist/sdk/duebridge-[0-9]*.js',
-    'dist/sdk/duebridge-redirect-*.js',
     'dist/flow/flow.html',
   ]) {
     assert.equal(holds('@duebridge/web', file), 1, file);

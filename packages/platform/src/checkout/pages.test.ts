@@ -66,8 +66,6 @@ async function build(): Promise<void> {
   await mkdir(path.join(folder, 'flow'), { recursive: true });
   await writeFile(path.join(folder, 'sdk/duebridge-0.1.0-aa.js'), 'window.duebridge = {};');
   await writeFile(path.join(folder, 'sdk/duebridge-0.0.9-99.js'), 'window.old = {};');
-  for (const name of ['0.1.0-aa', '0.0.9-99'])
-    await writeFile(path.join(folder, `sdk/duebridge-redirect-${name}.js`), '');
   await writeFile(path.join(folder, 'flow/flow-99.js'), 'export const old = 1;');
   await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
   await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
@@ -79,11 +77,7 @@ async function build(): Promise<void> {
     path.join(folder, 'manifest.json'),
     JSON.stringify({
       version: '0.1.0',
-      sdk: {
-        file: 'duebridge-0.1.0-aa.js',
-        sri: 'sha384-x',
-        redirect: { file: 'duebridge-redirect-0.1.0-aa.js', sri: 'sha384-y' },
-      },
+      sdk: { file: 'duebridge-0.1.0-aa.js', sri: 'sha384-x' },
       flow: {
         html: 'flow.html',
         assets: ['flow-bb.js', 'flow-cc.css'],
@@ -93,11 +87,7 @@ async function build(): Promise<void> {
       releases: [
         {
           version: '0.0.9',
-          sdk: {
-            file: 'duebridge-0.0.9-99.js',
-            sri: 'sha384-old',
-            redirect: { file: 'duebridge-redirect-0.0.9-99.js', sri: 'sha384-older' },
-          },
+          sdk: { file: 'duebridge-0.0.9-99.js', sri: 'sha384-old' },
           flow: { assets: ['flow-99.js'] },
         },
       ],
@@ -236,12 +226,7 @@ test('what a partner pinned keeps working after the next release: the SDK, its p
     assert.deepEqual([pinned.statusCode, pinned.body], [200, text]);
     assert.equal(pinned.headers['cache-control'], 'public, max-age=31536000, immutable');
   }
-  const table = await app.inject('/sdk/v1/integrity.json');
+  const table = await app.inject('/sdk/v1/manifest.json');
   assert.equal(table.headers['access-control-allow-origin'], '*');
-  assert.deepEqual(table.json(), [
-    { version: '0.0.9', file: 'duebridge-0.0.9-99.js', integrity: 'sha384-old' },
-    { version: '0.0.9', file: 'duebridge-redirect-0.0.9-99.js', integrity: 'sha384-older' },
-    { version: '0.1.0', file: 'duebridge-0.1.0-aa.js', integrity: 'sha384-x' },
-    { version: '0.1.0', file: 'duebridge-redirect-0.1.0-aa.js', integrity: 'sha384-y' },
-  ]);
+  assert.equal(table.json<{ sdk: { sri: string } }>().sdk.sri, 'sha384-x');
 });

@@ -21,7 +21,7 @@ import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
 /** All build output, held in memory: under 200 kB. */
 interface Pages {
-  /** By address: what changes at it (the newest SDK, the lists of what may be pinned), and what is pinned (decision 87). */
+  /** By address: what changes at it (the newest SDK, the list of what may be pinned), and what is pinned (decision 87). */
   readonly files: ReadonlyMap<string, { readonly asset: Asset; readonly headers: Headers }>;
   readonly flowHtml: string;
   readonly flowPolicy: string;
@@ -29,14 +29,8 @@ interface Pages {
 
 type Headers = Readonly<Record<string, string>>;
 
-interface Script {
-  readonly file: string;
-  readonly sri: string;
-}
-
 interface Release {
-  readonly version: string;
-  readonly sdk: Script & { readonly redirect: Script };
+  readonly sdk: { readonly file: string };
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -404,23 +398,15 @@ async function loadPages(
   const manifest = built as Manifest;
   const { sdk, flow } = manifest;
   const releases = [...manifest.releases, manifest];
-  const scripts = releases.flatMap((one) =>
-    [one.sdk, one.sdk.redirect].map(({ file, sri }) => ({
-      version: one.version,
-      file,
-      integrity: sri,
-    })),
-  );
-  const table = Buffer.from(`${JSON.stringify(scripts)}\n`);
   const files: (readonly [path: string, asset: Promise<Asset>, headers: Headers])[] = [
-    ...scripts.map(({ file }) => [`/sdk/v1/${file}`, asset(`sdk/${file}`), PINNED_SDK] as const),
+    ...releases.map(
+      ({ sdk: { file } }) => [`/sdk/v1/${file}`, asset(`sdk/${file}`), PINNED_SDK] as const,
+    ),
     ...releases
       .flatMap((one) => one.flow.assets)
       .map((file) => [`/flow/assets/${file}`, asset(`flow/${file}`), PINNED_FILE] as const),
     ['/sdk/v1/duebridge.js', asset(`sdk/${sdk.file}`), NEWEST_SDK],
-    ['/sdk/v1/duebridge-redirect.js', asset(`sdk/${sdk.redirect.file}`), NEWEST_SDK],
     ['/sdk/v1/manifest.json', asset('manifest.json'), NEWEST_SDK],
-    ['/sdk/v1/integrity.json', toAsset('integrity.json', table), NEWEST_SDK],
   ];
   for (const adapter of adapters) {
     if (adapter.page === undefined) continue;

@@ -4,12 +4,7 @@
 import { FAILED, PROTOCOL, type Hello, type Init, type ToSite } from '../messages.ts';
 import { openDialog } from './dialog.ts';
 import type { Mounting, Shared } from './mounting.ts';
-import {
-  DuebridgeError,
-  type DuebridgeEvents,
-  type PaymentUpdate,
-  type TokenReason,
-} from './types.ts';
+import { DuebridgeError, type DuebridgeEvents, type PaymentUpdate } from './types.ts';
 
 /** Most pages say hello within this time, even on a slow connection; what keeps a later one is looked into. */
 const HELLO_TIMEOUT_MS = 3_000;
@@ -33,21 +28,8 @@ export function loadFrame(shared: Shared, by: Mounting): void {
   const element = double?.element ?? makeFrame(`${shared.url}#${theme}${isDark ? '-dark' : ''}`);
   let at: DuebridgeEvents['exit']['at'] = 'loading';
   let payment: PaymentUpdate | undefined;
-  let tokenError: unknown;
   /** The token is requested while the frame loads; false once it is used, or when the page asked first. */
   let early: Promise<string | null> | false | undefined;
-
-  /** Null when the site has none; `tokenError` is what its backend threw. */
-  const getToken = async (why: TokenReason): Promise<string | null> => {
-    const { fetchToken, token } = shared;
-    tokenError = undefined;
-    try {
-      return (fetchToken ? await fetchToken(why) : why === 'initial' && token) || null;
-    } catch (error) {
-      tokenError = error;
-      return null;
-    }
-  };
 
   const exit = (value: DuebridgeEvents['exit']): void => {
     // With `inline` the last screen stays until the site removes it.
@@ -67,7 +49,7 @@ export function loadFrame(shared: Shared, by: Mounting): void {
     const { type } = message;
     switch (type) {
       case 'token': {
-        const given = (message.why === 'initial' && early) || getToken(message.why);
+        const given = (message.why === 'initial' && early) || shared.getToken(message.why);
         early = false;
         shared.post?.({ type, token: await given });
         break;
@@ -86,7 +68,7 @@ export function loadFrame(shared: Shared, by: Mounting): void {
         exit(message.exit);
         break;
       case 'error':
-        emit(type, new DuebridgeError(message.error, tokenError));
+        emit(type, new DuebridgeError(message.error, shared.tokenError));
         break;
       case 'screen':
         at = message.name;
@@ -118,7 +100,7 @@ export function loadFrame(shared: Shared, by: Mounting): void {
   else by.place.append(element);
   // In a later turn, so that an immediate unmount (React's StrictMode) uses no token.
   by.after(0, () => {
-    early ??= getToken('initial');
+    early ??= shared.getToken('initial');
   });
   double?.connect(connect());
 }

@@ -14,8 +14,6 @@ declare global {
 const src = (document.currentScript as HTMLScriptElement | null)?.src;
 
 window.duebridge = {
-  // redirect-script.ts may have been loaded first.
-  ...window.duebridge,
   createDuebridge: (options) =>
     createDuebridge({ ...options, frameOrigin: options.frameOrigin ?? src }),
   DuebridgeError,

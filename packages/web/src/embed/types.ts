@@ -1,7 +1,7 @@
 /** The public types of the embedded SDK. They import nothing, so that a partner needs no other package of ours. */
 
-/** How the payment page is shown: in the page or over it. For a page in place of the site's own, see `embed/redirect`. */
-export type DisplayMode = 'inline' | 'modal';
+/** How the payment page is shown: in the page, over it, or in the whole tab, which then returns to `returnUrl`. */
+export type DisplayMode = 'inline' | 'modal' | 'redirect';
 
 /** Colours as `#rgb` or `#rrggbb`; `radius` in px; `fontFamily` as in CSS. */
 export type ThemeVar = 'accent' | 'background' | 'text' | 'radius' | 'fontFamily';
@@ -32,12 +32,14 @@ export interface DuebridgeOptions {
   readonly frameOrigin?: string | undefined;
   /** Default `inline`. */
   readonly display?: DisplayMode | undefined;
+  /** For `redirect`: the return address, on a registered origin; the result is in its query, as `duebridge_result`. */
+  readonly returnUrl?: string | undefined;
   /** BCP 47; default `<html lang>`, then the browser's language. Supported: English, Spanish, French and Portuguese. */
   readonly locale?: string | undefined;
   readonly appearance?: Appearance | undefined;
   /** The accessible name of the frame; default "Bill payment". */
   readonly title?: string | undefined;
-  /** How long mount() waits for the first screen; default 15000. */
+  /** How long mount() waits for the first screen, or for the token of a redirect and the page; default 15000. */
   readonly loadTimeoutMs?: number | undefined;
   /** Destroys the instance when aborted. */
   readonly signal?: AbortSignal | undefined;
@@ -147,7 +149,8 @@ export class DuebridgeError extends Error implements DuebridgeErrorParts {
 export interface Duebridge {
   /**
    * Shows the page; resolves when its first screen is shown. On failure it rejects with a DuebridgeError and removes everything
-   * it added; it never hangs. `inline` needs the container element (or its selector).
+   * it added; it never hangs. `inline` needs the container element (or its selector). With `redirect` it only ever rejects: with
+   * `destroyed` when the customer comes back with the browser's Back, so that the button can be used again.
    */
   mount(target?: string | HTMLElement): Promise<void>;
   /** Changes the language or appearance of a mounted page and keeps what the customer typed. */
