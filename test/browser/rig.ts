@@ -84,6 +84,7 @@ export function useRig({ withRelease = false, withChromium = true } = {}) {
     async page(options: BrowserContextOptions = {}): Promise<Page> {
       const page = await (await browser.newContext(options)).newPage();
       page.setDefaultTimeout(PATIENCE_MS);
+      await page.addInitScript(morePatience);
       return page;
     },
     /** What the build made for these tests. */
@@ -91,6 +92,19 @@ export function useRig({ withRelease = false, withChromium = true } = {}) {
       return dist;
     },
   };
+}
+
+/** Runs in a site that loads the SDK by its script tag: the SDK's own patience is a customer's, not a busy machine's. */
+function morePatience(): void {
+  let loaded: { createDuebridge(options: object): object };
+  Object.defineProperty(window, 'duebridge', {
+    get: () => loaded,
+    set(sdk: typeof loaded) {
+      const createDuebridge = (options: object): object =>
+        sdk.createDuebridge({ loadTimeoutMs: 120_000, ...options });
+      loaded = { ...sdk, createDuebridge };
+    },
+  });
 }
 
 /** The values of one kind of event. */

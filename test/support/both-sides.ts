@@ -14,7 +14,7 @@ import {
 } from '@duebridge/partner';
 import { startPlatform, type Platform, type PlatformConfig } from '@duebridge/platform';
 import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
-import { emptyDatabase, testServer } from '@duebridge/runtime/testing';
+import { ACQUIRE_MS, emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { call, type Client } from './customer.ts';
 
 /** A platform, with access to its internals. */
@@ -79,6 +79,7 @@ export class BothSides {
       allowPrivateAddresses: true,
       ipRate: undefined,
       clientRate: { perSecond: 10_000, burst: 10_000 },
+      databaseAcquireMs: ACQUIRE_MS,
       log: silentLog,
       ...config,
     };
@@ -128,6 +129,7 @@ export class BothSides {
       databaseUrl: url,
       dataDirectory: await this.#folder,
       adminKey: randomBytes(24).toString('base64url'),
+      databaseAcquireMs: ACQUIRE_MS,
       log: silentLog,
       ...config,
     });

@@ -50,6 +50,8 @@ export interface PartnerConfig extends Partial<
 > {
   /** How the operations are protected (S3). */
   readonly auth: AuthOptions;
+  /** How long a request waits for a connection to the database, in milliseconds; default 5,000. For tests, which a busy machine keeps waiting. */
+  readonly databaseAcquireMs?: number;
   /** Makes the account system on the opened database; default: the ledger. */
   readonly accounts?: ((database: Database) => AccountSystem | Promise<AccountSystem>) | undefined;
   /** Time between acceptance and posting in which an operator can cancel, in milliseconds; default 0. */

@@ -47,6 +47,8 @@ export interface PlatformConfig
     > {
   /** Whether to apply missing migrations at the start; default true. */
   readonly migrate?: boolean;
+  /** How long a request waits for a connection to the database, in milliseconds; default 5,000. For tests, which a busy machine keeps waiting. */
+  readonly databaseAcquireMs?: number;
   /** Tokens a second for each client, and in one burst; default 25 and 50 (decision 16). */
   readonly clientRate?: Rate;
   /** Calls a second for each address, before anything is looked at; default 200 and 400; undefined: no limit, as behind a proxy. */

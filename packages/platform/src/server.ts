@@ -357,6 +357,7 @@ async function openPools(
     plansByKey: true,
     // A row that a person holds in psql is tried again by itself (engine/records.ts).
     lockTimeoutMs: 300,
+    ...(config.databaseAcquireMs && { acquireTimeoutMs: config.databaseAcquireMs }),
     // Each payment that an answer came for may have a write waiting.
     maxWaiting: 10_000,
     log,

@@ -28,6 +28,8 @@ export interface ServerDatabaseOptions {
   readonly databaseWaitSeconds?: number | undefined;
   /** At most; default 10. */
   readonly databaseConnections?: number | undefined;
+  /** How long a request waits for one of them in milliseconds; default 5,000. More where nobody is served and the machine is busy: in tests. */
+  readonly databaseAcquireMs?: number | undefined;
   readonly dataDirectory?: string | undefined;
   /** The secrets that the data depends on; left out by a command that only migrates. */
   readonly secrets?: readonly DeploymentSecret[] | undefined;
@@ -64,6 +66,7 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
       url,
       applicationName: `duebridge ${server}`,
       maxConnections: options.databaseConnections ?? 10,
+      ...(options.databaseAcquireMs && { acquireTimeoutMs: options.databaseAcquireMs }),
       log,
     });
     closers.push(() => database.close());

@@ -102,7 +102,7 @@ export async function until<T>(
 }
 
 /** How long a test waits for a connection: PostgreSQL forks a process for each, which takes seconds on a busy machine. */
-const ACQUIRE_MS = 60_000;
+export const ACQUIRE_MS = 60_000;
 
 /** A database of one test, with the migrations applied. */
 export interface TestDatabase extends Database {

@@ -12,6 +12,8 @@ window.sdk = sdk;
 /** Makes an instance for a partner of the scripted platform, and listens to everything. */
 window.make = (options) => {
   const instance = createDuebridge({
+    // The SDK's own patience is a customer's, not a busy machine's.
+    loadTimeoutMs: 120_000,
     fetchToken: async (why) => {
       heard.push({ event: 'fetchToken', value: why });
       const answer = await fetch(`/token?partner=${options.partner}`);

@@ -12,6 +12,7 @@ import {
   type Database,
   type Log,
 } from '@duebridge/runtime';
+import { manualClock } from '@duebridge/runtime/testing';
 import { png } from '../../test/png.ts';
 import { openSealer } from '../partners/seal.ts';
 import { servePages } from './pages.ts';
@@ -58,7 +59,8 @@ servePages(app, { registry, visits, dist: pathToFileURL(`${folder}/`) });
 const metrics = createMetrics();
 const logged: object[] = [];
 const log = { warn: (fields: object) => void logged.push(fields) } as unknown as Log;
-mountPolicyReports(app, { clock: systemClock, log, metrics });
+// Time stands still: what is counted does not depend on how fast the machine is.
+mountPolicyReports(app, { clock: manualClock(), log, metrics });
 after(() => app.close());
 
 async function build(): Promise<void> {

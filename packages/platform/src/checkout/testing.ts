@@ -18,7 +18,12 @@ import type {
   PartnerView,
 } from '@duebridge/contract';
 import { createLogger } from '@duebridge/runtime';
-import { testDatabase, type Cleanup, type TestDatabase } from '@duebridge/runtime/testing';
+import {
+  ACQUIRE_MS,
+  testDatabase,
+  type Cleanup,
+  type TestDatabase,
+} from '@duebridge/runtime/testing';
 import { scriptedPartner } from '../../test/engine-rig.ts';
 import type { PlatformConfig } from '../config.ts';
 import { migrations } from '../migrations.ts';
@@ -116,6 +121,7 @@ const UNLIMITED: PlatformConfig = {
   allowPrivateAddresses: true,
   ipRate: undefined,
   clientRate: { perSecond: 10_000, burst: 10_000 },
+  databaseAcquireMs: ACQUIRE_MS,
 };
 
 /** Starts a platform over a database of its own, on free ports. */
