@@ -25,6 +25,8 @@ export interface ScreenCase {
   readonly act: Act | undefined;
   /** The h1 when it is there. */
   readonly title: Word;
+  /** Most customers see it, or one like it. */
+  readonly isCommon: boolean;
 }
 
 /** The payment page in a browser, for a walk to one of its screens. Elements are those of the page, by CSS selector. */
@@ -171,11 +173,24 @@ const TABLE: readonly (readonly [name: string, title: Word, world?: ScreenWorld,
   ['problem-network', 'problem_network_lost', exchange('cut')],
   ['problem-ours', 'problem_internal', read('INTERNAL_ERROR')],
 ];
+/** One of each kind: each way to lay out a screen is in one of them. */
+const COMMON = [
+  'review',
+  'review-two-ways',
+  'amount-error',
+  'status-accepted',
+  'receipt',
+  'failed',
+  'session-ends-soon',
+  'problem-biller',
+];
+
 export const SCREENS: readonly ScreenCase[] = TABLE.map(([name, title, world, act]) => ({
   name,
   title,
   world,
   act,
+  isCommon: COMMON.includes(name),
 }));
 
 interface Drawn {
