@@ -145,10 +145,6 @@ function ScrolledBack() {
   return null;
 }
 
-/** Has the browser save what is at an address. */
-export const saveAs = (name: string, address: string): void =>
-  Object.assign(document.createElement('a'), { download: name, href: address }).click();
-
 /** The result of the last action, shown and announced to screen readers. */
 export const announcement = signal('');
 
@@ -299,32 +295,44 @@ export const chosen = (name: string, otherwise = ''): string => query.value.get(
 
 // Forms and acts -------------------------------------------------------------------------------------------------------------
 
-type Values = Readonly<Record<string, string>>;
+/** What the submit of a form does with its values. */
+type Submit = (values: Readonly<Record<string, string>>) => Promise<unknown> | void;
 
-function valuesOf(form: HTMLFormElement): Values {
-  return Object.fromEntries(
-    [...new FormData(form)].map(([name, value]) => [name, (value as string).trim()]),
-  );
+/** The submit of a form: what it does, why that was refused, and whether it is under way. */
+function useSubmit(act: Submit) {
+  const [trouble, setTrouble] = useState('');
+  const [busy, setBusy] = useState(false);
+  const run = async (form: HTMLFormElement): Promise<void> => {
+    const values = [...new FormData(form)].map(([name, value]) => [name, (value as string).trim()]);
+    setBusy(true);
+    setTrouble('');
+    try {
+      await act(Object.fromEntries(values) as Record<string, string>);
+    } catch (error) {
+      setTrouble(wordsOf(error));
+    }
+    setBusy(false);
+  };
+  return {
+    trouble,
+    setTrouble,
+    busy,
+    onSubmit: (event: TargetedSubmitEvent<HTMLFormElement>): void => {
+      event.preventDefault();
+      void run(event.currentTarget);
+    },
+  };
 }
 
 /** A form in one line; says why it was refused. Its fields are inputs with a label. */
 export function Form(props: {
   fields: readonly { readonly label: string; readonly [attribute: string]: unknown }[];
   button: string;
-  submit: (values: Values) => Promise<unknown> | void;
+  submit: Submit;
 }) {
-  const [trouble, setTrouble] = useState('');
-  const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
-    event.preventDefault();
-    setTrouble('');
-    try {
-      await props.submit(valuesOf(event.currentTarget));
-    } catch (error) {
-      setTrouble(wordsOf(error));
-    }
-  };
+  const { trouble, onSubmit } = useSubmit(props.submit);
   return (
-    <form class="filters" onSubmit={(event) => void submit(event)}>
+    <form class="filters" onSubmit={onSubmit}>
       {props.fields.map(({ label, ...field }) => (
         <label key={label}>
           {label}
@@ -365,22 +373,11 @@ export function Act(props: ActOf) {
   const { label, about, danger, role, reasonLabel = 'Reason, kept in the audit' } = props;
   const blocked = (role === 'admin' ? needsAdmin() : isViewer()) ?? props.blocked;
   const dialog = useRef<HTMLDialogElement>(null);
-  const [trouble, setTrouble] = useState('');
-  const [busy, setBusy] = useState(false);
-  const submit = async (event: TargetedSubmitEvent<HTMLFormElement>): Promise<void> => {
-    event.preventDefault();
-    const { reason = '' } = valuesOf(event.currentTarget);
-    setBusy(true);
-    setTrouble('');
-    try {
-      announcement.value = await props.act(reason);
-      reread();
-      dialog.current?.close();
-    } catch (error) {
-      setTrouble(wordsOf(error));
-    }
-    setBusy(false);
-  };
+  const { trouble, setTrouble, busy, onSubmit } = useSubmit(async ({ reason = '' }) => {
+    announcement.value = await props.act(reason);
+    reread();
+    dialog.current?.close();
+  });
   if (blocked !== undefined) {
     return (
       <span class="blocked">
@@ -405,7 +402,7 @@ export function Act(props: ActOf) {
       </button>
       {/* What is under way is not stopped by closing its dialog. */}
       <dialog ref={dialog} aria-label={label} onCancel={(event) => busy && event.preventDefault()}>
-        <form onSubmit={(event) => void submit(event)}>
+        <form onSubmit={onSubmit}>
           <h2>{label}</h2>
           <p>{about}</p>
           {reasonLabel !== null && (
