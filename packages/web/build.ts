@@ -36,7 +36,7 @@ export const SIZE_LIMITS = {
   /** The frame of a funding method, without what it loads from the processor. */
   fund: 2000,
   /** The page itself, with its style and the script of its first bytes: all comes with the first answer. */
-  flow_html: 5000,
+  flow_html: 5400,
   /** The operator console's script and style. */
   console: 30_000,
 } as const;

@@ -110,7 +110,6 @@ export type DuebridgeErrorCode =
   | 'origin_not_allowed'
   | 'mode_mismatch'
   | 'token_invalid'
-  | 'token_slow'
   | 'token_expired'
   | 'account_not_found'
   | 'partner_unreachable'

@@ -1,6 +1,6 @@
 /**
- * The flow API as the page calls it (decision 31): same origin, no cookie, the secret in a header and
- * in one variable.
+ * The flow API as the page calls it (decision 31): same origin, no cookie, no cache, no referrer, the secret in a header and in one
+ * variable.
  */
 import type {
   ErrorBody,
@@ -14,8 +14,9 @@ import type {
   FlowSessionGrant,
 } from '@duebridge/contract';
 import type { DuebridgeErrorCode } from '../embed/types.ts';
-import { SESSION_PATH, type request } from './request.ts';
 
+/** Longer than the platform's own deadline for a live read, short enough for a waiting person. */
+const REQUEST_TIMEOUT_MS = 20_000;
 /**
  * The customer sees nothing but an outline until the session is open. The platform asks the biller for 5 s at most, so an exchange that
  * takes longer than this hangs, and counts as a lost network.
@@ -58,23 +59,33 @@ const OTHERS: Partial<Record<CallError['wire'], DuebridgeErrorCode>> = {
   SESSION_EXPIRED: 'token_expired',
 };
 
-/** How the page reaches the platform. */
+/** How the page reaches the platform; the inline script makes it (first.ts), because the first exchange does not wait for the rest. */
 export type Api = ReturnType<typeof createApi>;
 
-/**
- * `partner_id` is whose page this is; `send` comes from the inline script (first.ts). The session's secret never leaves what this gives.
- */
-export function createApi(partner_id: string, send: typeof request) {
+/** `partner_id` is whose page this is. The session's secret never leaves what this gives. */
+export function createApi(partner_id: string) {
   let secret = '';
   let ahead = 0;
 
-  /** Waits for an answer; throws CallError for a refusal, and when there is none. */
-  async function json<T>(asked: Promise<Response>): Promise<T> {
+  /** Sends to a path below the platform's root; with a body it is a POST. Throws CallError for a refusal, and when there is no answer. */
+  async function send<T>(path: string, asked?: object, credential = secret): Promise<T> {
     // A truncated answer counts as no answer.
     const none = (): never => {
       throw new CallError('network');
     };
-    const answer = await asked.catch(none);
+    // The page itself is at `flow/v1/{partner}`.
+    const answer = await fetch(new URL(`../../v1/flow/${path}`, location.href), {
+      ...(asked ? { method: 'POST', body: JSON.stringify(asked) } : {}),
+      headers: {
+        authorization: `Bearer ${credential}`,
+        ...(asked ? { 'content-type': 'application/json' } : {}),
+      },
+      credentials: 'omit',
+      cache: 'no-store',
+      redirect: 'error',
+      referrerPolicy: 'no-referrer',
+      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+    }).catch(none);
     const served = Date.parse(answer.headers.get('date') ?? '');
     if (served) ahead = served - Date.now();
     if (answer.ok) return (await answer.json().catch(none)) as T;
@@ -83,41 +94,31 @@ export function createApi(partner_id: string, send: typeof request) {
   }
 
   return {
-    /** Exchanges a token for a session. `begun` is the answer to the same exchange when it has been sent already. */
-    async open(
-      token: string,
-      origin: string,
-      begun?: Promise<Response>,
-    ): Promise<FlowSessionGrant> {
-      const asked = begun ?? send(SESSION_PATH, token, { origin, partner_id });
-      const grant = await json<FlowSessionGrant>(within(OPEN_TIMEOUT_MS, asked));
+    /** Exchanges a token for a session. */
+    async open(token: string, origin: string): Promise<FlowSessionGrant> {
+      const asked = send<FlowSessionGrant>('session', { origin, partner_id }, token);
+      const late = new Promise<never>((_, reject) =>
+        setTimeout(() => reject(new CallError('network')), OPEN_TIMEOUT_MS),
+      );
+      const grant = await Promise.race([asked, late]);
       secret = grant.session;
       return grant;
     },
-    session: () => json<FlowSession>(send(SESSION_PATH, secret)),
-    pay: (asked: FlowPaymentRequest) => json<FlowPayment>(send('v1/flow/payments', secret, asked)),
-    saved: (asked: FlowSavedMethodsRequest) =>
-      json<FlowSavedMethods>(send('v1/flow/saved-methods', secret, asked)),
-    payment: (id: string) =>
-      json<FlowPayment>(send(`v1/flow/payments/${encodeURIComponent(id)}`, secret)),
+    session: () => send<FlowSession>('session'),
+    pay: (asked: FlowPaymentRequest) => send<FlowPayment>('payments', asked),
+    saved: (asked: FlowSavedMethodsRequest) => send<FlowSavedMethods>('saved-methods', asked),
+    payment: (id: string) => send<FlowPayment>(`payments/${encodeURIComponent(id)}`),
     /** The address of the partner with the signed result. */
-    leave: (asked: FlowReturnRequest) => json<FlowReturn>(send('v1/flow/return', secret, asked)),
+    leave: (asked: FlowReturnRequest) => send<FlowReturn>('return', asked),
     /** The platform's clock in ms, so that a wrong clock on this device does not show wrong times. */
     now: () => Date.now() + ahead,
   };
 }
 
-/** The result of `awaited`; rejects when it takes longer than `ms`. */
-function within<T>(ms: number, awaited: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    setTimeout(reject, ms, new Error('timeout'));
-    awaited.then(resolve, reject);
-  });
-}
-
 /** Any other error than a refusal by the platform is a bug in this page. */
 export function callError(error: unknown): CallError {
-  if (error instanceof CallError) return error;
+  // By its form: this class is in the inline script, too.
+  if (error instanceof Error && 'wire' in error) return error as CallError;
   // The customer still gets a problem screen; the error goes to the browser console.
   reportError(error);
   return new CallError('INTERNAL_ERROR');

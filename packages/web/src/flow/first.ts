@@ -4,18 +4,18 @@
  * and the site's SDK, which then need not wait for its timeout.
  */
 import { FAILED } from '../messages.ts';
-import { request } from './request.ts';
-import { connect, isDark, registeredOrigins, type Site } from './site.ts';
+import { createApi, type Api } from './api.ts';
+import { connect, isDark, metaOf, registeredOrigins, type Site } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
 import type { Words } from './words.ts';
 
-/** What this script has begun for the page's own (main.tsx), and the functions that both need: a visit downloads each of them once. */
+/** What this script has begun for the page's own (main.tsx). */
 export interface Begun {
   /** The connection. */
   readonly site: Promise<Site>;
   /** A language's text, requested once, however long the network takes. */
   readonly words: (tag: Tag) => Promise<Words>;
-  readonly request: typeof request;
+  readonly api: Api;
 }
 
 declare global {
@@ -66,8 +66,9 @@ const words = (tag: Tag): Promise<Words> => {
 };
 // Most sites use the language of their customer's browser.
 void words(tagOf(navigator.language));
-const site = connect((init) => void words(tagOf(init.locale)));
-const begun: Begun = { site, words, request };
+const api = createApi(metaOf('partner'));
+const site = connect(api, (init) => void words(tagOf(init.locale)));
+const begun: Begun = { site, words, api };
 Object.assign(window, { begun });
 
 /** Loads a language's text, however long the network takes. */

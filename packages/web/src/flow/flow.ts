@@ -6,7 +6,7 @@
  */
 import type { FlowFundingMethod, FlowPayment, FlowSession } from '@duebridge/contract';
 import type { DuebridgeErrorCode, PaymentUpdate, TokenReason } from '../embed/types.ts';
-import { callError, CallError, spent, type Api } from './api.ts';
+import { callError, spent, type Api } from './api.ts';
 import { confirmPayment, followPayment } from './confirm.ts';
 import type { Site } from './site.ts';
 import {
@@ -23,7 +23,6 @@ import {
   refusesAmount,
   sends,
   stops,
-  triesAgain,
   type Again,
   type Move,
   type State,
@@ -141,13 +140,7 @@ export class Flow {
     );
   }
 
-  /** After a payment that failed or was canceled: makes another one in its place. */
-  tryAgain(): void {
-    this.apply(triesAgain);
-    void this.#showBill();
-  }
-
-  /** "Try again" on a problem. */
+  /** "Try again": after a problem, or after a payment that failed or was canceled. */
   again(with_: Again): void {
     this.apply(loads);
     void (with_ === 'bill' ? this.#showBill() : this.start());
@@ -237,17 +230,8 @@ export class Flow {
 
   /** Gets a token and a session for it. */
   async #open(why: TokenReason): Promise<FlowSession | null | false> {
-    const starting = this.state.screen.name === 'loading';
-    const token = await this.site.token(why, () => {
-      // A slow site may still supply a token: say that the page is waiting for it, and continue when it arrives. In the middle of a
-      // payment the screen stays.
-      if (starting) this.#stop('token_slow');
-      else this.#tell('token_slow');
-    });
-    // Without a network the site could not ask its backend either, so its tokens are not at fault.
-    if (token === null && !navigator.onLine) throw new CallError('network');
-    if (token === null) return false;
-    const grant = await this.api.open(token, this.site.origin, this.site.exchange());
+    const grant = await this.site.open(why);
+    if (grant === null) return false;
     this.#sessionId = grant.session_id;
     this.apply({ endsAt: undefined });
     // By the clock that the customer sees, right or wrong.
@@ -363,7 +347,7 @@ export class Flow {
     const { screen } = this.state;
     const known = screen.name === 'problem' && screen.code === code;
     this.apply(stops({ code, requestId, again }));
-    if (!known) this.#tell(code, requestId, again !== undefined || code === 'token_slow');
+    if (!known) this.#tell(code, requestId, again !== undefined);
   }
 
   #tell(code: DuebridgeErrorCode, requestId?: string, again = true): void {

@@ -5,7 +5,6 @@ import { render, type VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Appearance } from '../embed/types.ts';
 import type { ToPage } from '../messages.ts';
-import { createApi } from './api.ts';
 import { themeProperties } from './appearance.ts';
 import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
@@ -37,14 +36,14 @@ if (root && begun) void main(root, begun);
 
 async function main(
   place: Element,
-  { site: connecting, words: textOf, request }: Begun,
+  { site: connecting, words: textOf, api }: Begun,
 ): Promise<void> {
   const site = await connecting;
   applyLook(site.init.appearance);
   // A frame in the site's page is as high as its content; a sheet on a phone, and a tab, are not.
   if (site.display !== 'inline' && screen.width <= PHONE_PX)
     document.documentElement.dataset['tall'] = '';
-  const flow = new Flow(site, createApi(metaOf('partner'), request));
+  const flow = new Flow(site, api);
   if (!site.problem) void flow.start();
   const speakIn = (locale: string): Promise<Language> => loadLanguage(locale, textOf);
   const first = await speakIn(site.init.locale);

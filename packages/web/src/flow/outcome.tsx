@@ -72,7 +72,7 @@ function Ended({ flow, words, screen }: Props<'status'>): VNode {
   // Nobody is led to pay again what may be paid already, or what the biller has stopped.
   const closes = kind === 'canceled' || kind === 'duplicate' || doubt;
   const again = kind !== 'duplicate' && (
-    <Press kind={closes ? undefined : 'main'} key="again" onClick={() => flow.tryAgain()}>
+    <Press kind={closes ? undefined : 'main'} key="again" onClick={() => flow.again('bill')}>
       {say(kind === 'declined' ? 'try_other' : doubt ? 'try_anyway' : 'try_again')}
     </Press>
   );

@@ -230,11 +230,7 @@ export function ProblemScreen({ flow, words, screen }: Props<'problem'>): VNode 
   const tries = again ?? repeats;
   return (
     <>
-      {repeats || code === 'token_slow' ? (
-        <span class="spinner sign" aria-hidden="true" />
-      ) : (
-        <Sign kind="wrong" isMuted />
-      )}
+      {repeats ? <span class="spinner sign" aria-hidden="true" /> : <Sign kind="wrong" isMuted />}
       <Title>{say(title, { biller })}</Title>
       <p>{say(text, { biller })}</p>
       {requestId !== undefined && (

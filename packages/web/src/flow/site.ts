@@ -3,18 +3,18 @@
  * only from its parent window and with the nonce that it sent. A customer who came with the whole tab (display `redirect`) has
  * left the site; the platform then supplies what the site asked for, and there is nobody to send messages to.
  */
+import type { FlowSessionGrant } from '@duebridge/contract';
 import { PROTOCOL, type Hello, type Init, type ToPage, type ToSite } from '../messages.ts';
-import type { Appearance, TokenReason } from '../embed/types.ts';
-import { request, SESSION_PATH } from './request.ts';
+import type { Appearance, DisplayMode, TokenReason } from '../embed/types.ts';
+import { CallError, type Api } from './api.ts';
 import type { Problem } from './state.ts';
 import { plainText } from './text.ts';
 
 /**
- * A site's backend that has not supplied a token within this time is slow. The page says so while it waits; mount() waits longer.
+ * A site whose backend supplies no token within this time has none. The customer can try again, so it is less than mount() waits, and in
+ * the middle of a payment nobody waits for ever.
  */
-const TOKEN_SLOW_MS = 10_000;
-/** A site that supplies no new token within this time has none: the customer must not wait forever in the middle of a payment. */
-const RENEWAL_TIMEOUT_MS = 30_000;
+const TOKEN_TIMEOUT_MS = 12_000;
 /** A site that does not answer the hello within this time is not registered; its SDK waits longer than this. */
 const INIT_TIMEOUT_MS = 8_000;
 
@@ -46,20 +46,16 @@ export const isDark = (): boolean =>
 export interface Site {
   readonly origin: string;
   readonly init: Omit<Init, 'duebridge' | 'nonce' | 'display'>;
-  /** How the page is shown; `tab`: it has the whole tab. */
-  readonly display: Init['display'] | 'tab';
+  readonly display: DisplayMode;
   /** Where the customer returns to when the page has the whole tab; undefined in a frame. */
   readonly returnUrl?: string | undefined;
   /** Why no payment can be made in this visit; nobody listens then. */
   readonly problem?: Problem;
   send(message: ToSite): void;
   /**
-   * A new token; null when the site has none. `slow` is called once when the site takes long. Only the first is waited for however
-   * long it takes.
+   * A session by a new token; null when the site has none. The first begins at once. Throws CallError.
    */
-  token(why: TokenReason, slow: () => void): Promise<string | null>;
-  /** The exchange of the first token, which began when the token came; undefined when asked again. */
-  exchange(): Promise<Response> | undefined;
+  open(why: TokenReason): Promise<FlowSessionGrant | null>;
   /** Listens to the site's other messages, those that have come so far included. Call it once. */
   listen(heard: (message: ToPage) => void): void;
 }
@@ -80,8 +76,9 @@ type Visit =
  * not show it. The first token is requested and exchanged at once: the page's own script may still be on its way. `met` learns first
  * what the site asks for.
  */
-export async function connect(met: (init: Site['init']) => void): Promise<Site> {
-  const found = findVisit() ?? (await findSite(registeredOrigins())) ?? noSite({ code: 'alone' });
+export async function connect(api: Api, met: (init: Site['init']) => void): Promise<Site> {
+  const found =
+    findVisit(api) ?? (await findSite(api, registeredOrigins())) ?? noSite({ code: 'alone' });
   met(found.init);
   return found;
 }
@@ -92,8 +89,7 @@ const noSite = (problem: Problem): Site => ({
   display: 'inline',
   problem,
   send: () => {},
-  token: () => Promise.resolve(null),
-  exchange: () => undefined,
+  open: () => Promise.resolve(null),
   listen: () => {},
 });
 
@@ -104,7 +100,7 @@ export const registeredOrigins = (): readonly string[] => JSON.parse(metaOf('ori
  * The visit embedded in the page; undefined in a frame. It is removed from the document, because its token is for this module
  * only.
  */
-function findVisit(): Site | undefined {
+function findVisit(api: Api): Site | undefined {
   const text = metaOf('visit');
   document.querySelector('meta[name=duebridge-visit]')?.remove();
   if (!text) return undefined;
@@ -117,41 +113,39 @@ function findVisit(): Site | undefined {
       appearance: visit.appearance,
       renews: false,
     },
-    display: 'tab',
+    display: 'redirect',
     returnUrl: visit.return_url,
     send: () => {},
-    token: (why) => Promise.resolve(why === 'initial' ? visit.token : null),
-    exchange: exchangeOf(visit.origin, Promise.resolve(visit.token)),
+    open: opening(api, visit.origin, async (why) => (why === 'initial' ? visit.token : null)),
     listen: () => {},
   };
 }
 
-/** Exchanges the first token as soon as it is there; gives the answer once. */
-function exchangeOf(origin: string, first: Promise<string | null>): Site['exchange'] {
-  let begun: Promise<Response> | undefined;
-  const begin = async (): Promise<void> => {
-    const token = await first;
-    if (token === null) return;
-    begun = whole(request(SESSION_PATH, token, { origin, partner_id: metaOf('partner') }));
-    // A failure is for whoever takes the answer.
-    begun.catch(() => {});
+/** Gets tokens and exchanges them; the first at once, for whoever asks first. */
+function opening(
+  api: Api,
+  origin: string,
+  tokenFor: (why: TokenReason) => Promise<string | null>,
+): Site['open'] {
+  const open: Site['open'] = async (why) => {
+    const token = await tokenFor(why);
+    if (token !== null) return api.open(token, origin);
+    // Without a network the site could not ask its backend either, so its tokens are not at fault.
+    if (!navigator.onLine) throw new CallError('network');
+    return null;
   };
-  void begin();
-  return () => {
-    const taken = begun;
-    begun = undefined;
-    return taken;
+  let first: ReturnType<typeof open> | undefined = open('initial');
+  // A failure is for whoever takes the answer.
+  first.catch(() => {});
+  return (why) => {
+    const begun = first;
+    first = undefined;
+    return begun ?? open(why);
   };
-}
-
-/** An answer that has come in full: the page's script may be later than the request's time limit, which would cut off the rest. */
-async function whole(asked: Promise<Response>): Promise<Response> {
-  const answer = await asked;
-  return new Response(await answer.blob(), answer);
 }
 
 /** Connects; undefined when the page is not embedded or the site may not show it. */
-function findSite(registered: readonly string[]): Promise<Site | undefined> {
+function findSite(api: Api, registered: readonly string[]): Promise<Site | undefined> {
   const above = window.parent;
   if (above === window) return Promise.resolve(undefined);
   const hello: Hello = { duebridge: PROTOCOL, nonce: crypto.randomUUID() };
@@ -177,7 +171,7 @@ function findSite(registered: readonly string[]): Promise<Site | undefined> {
         if (event.data?.duebridge !== PROTOCOL || event.data.nonce !== hello.nonce) return;
         // The first is the only one.
         stop.abort();
-        resolve(connected(event.origin, event.data, port));
+        resolve(connected(api, event.origin, event.data, port));
       },
       { signal: stop.signal },
     );
@@ -185,7 +179,7 @@ function findSite(registered: readonly string[]): Promise<Site | undefined> {
   });
 }
 
-function connected(origin: string, init: Init, port: MessagePort): Site {
+function connected(api: Api, origin: string, init: Init, port: MessagePort): Site {
   let answer: ((token: string | null) => void) | undefined;
   // The site may say something before the page's script has come to listen.
   const unheard: ToPage[] = [];
@@ -195,32 +189,18 @@ function connected(origin: string, init: Init, port: MessagePort): Site {
     else heard(event.data);
   });
   port.start();
-  const ask = (why: TokenReason): Promise<string | null> =>
+  const tokenFor = (why: TokenReason): Promise<string | null> =>
     new Promise((resolve) => {
       answer = resolve;
+      setTimeout(resolve, TOKEN_TIMEOUT_MS, null);
       port.postMessage({ type: 'token', why } satisfies ToSite);
     });
-  const first = ask('initial');
-  let early: Promise<string | null> | undefined = first;
   return {
     origin,
     init: { ...init, locale: init.locale || navigator.language },
     display: init.display,
     send: (message) => port.postMessage(message),
-    async token(why, slow) {
-      const asked = (why === 'initial' && early) || ask(why);
-      early = undefined;
-      const timers = [setTimeout(slow, TOKEN_SLOW_MS)];
-      const none = new Promise<null>((resolve) => {
-        if (why === 'expired') timers.push(setTimeout(resolve, RENEWAL_TIMEOUT_MS, null));
-      });
-      try {
-        return await Promise.race([asked, none]);
-      } finally {
-        timers.forEach(clearTimeout);
-      }
-    },
-    exchange: exchangeOf(origin, first),
+    open: opening(api, origin, tokenFor),
     listen: (listener) => {
       heard = listener;
       unheard.forEach(listener);

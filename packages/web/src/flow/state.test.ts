@@ -25,7 +25,6 @@ import {
   sends,
   stops,
   submits,
-  triesAgain,
   types,
   type Move,
   type State,
@@ -93,7 +92,7 @@ test('a late answer does not change a payment that has ended [RU2]', () => {
 test('a session with a payment opens on it, unless that payment is to be replaced', () => {
   const failed = payment({ status: 'failed', progress: 'ended' });
   assert.equal(screenOf(after(read({ payment: payment() }))), 'status');
-  const again = after(read({ payment: failed }), triesAgain, read({ payment: failed }));
+  const again = after(read({ payment: failed }), loads, read({ payment: failed }));
   assert.equal(screenOf(again), 'review');
   assert.equal(again.screen.bill?.ended, 'one');
   const other = payment({ platform_payment_id: 'two' });
@@ -181,7 +180,6 @@ test('whatever happens in whatever order, there is a screen, and an ended paymen
     sends('asks'),
     isSlow,
     stops({ code: 'network_lost' }),
-    triesAgain,
     chooses(500),
     refusesAmount(session()),
   );

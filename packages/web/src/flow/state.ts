@@ -120,7 +120,12 @@ const from = <N extends Screen['name']>(
   next: (screen: ScreenOf<N>) => Screen | undefined,
 ): Move => move((screen) => (screen.name === name ? next(screen as ScreenOf<N>) : undefined));
 
-export const loads: Move = move(({ bill }) => ({ name: 'loading', bill }));
+/** Reads again; after a payment that failed or was canceled, for another one in its place. */
+export const loads: Move = move((screen) => {
+  const { bill } = screen;
+  const ended = paymentOf(screen)?.platform_payment_id ?? bill?.ended;
+  return { name: 'loading', bill: bill && { ...bill, ended } };
+});
 
 /** The bill as it is now: of a session that has a payment already, that payment. */
 export const reads =
@@ -185,12 +190,6 @@ export const isSlow: Move = from('status', (screen) => ({ ...screen, slow: true 
 
 export const stops = (problem: Problem): Move =>
   move(({ bill }) => ({ name: 'problem', ...problem, bill }));
-
-export const triesAgain: Move = move((screen) => {
-  const { bill } = screen;
-  const last = paymentOf(screen)?.platform_payment_id;
-  return { name: 'loading', bill: bill && { ...bill, ended: last ?? bill.ended } };
-});
 
 // What follows from a state ---------------------------------------------------------------------------------------------------
 
