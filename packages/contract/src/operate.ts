@@ -565,7 +565,7 @@ export const Figures = Type.Object({
 export type Figures = Static<typeof Figures>;
 
 export const FigureQuery = t.partial({
-  range: t.oneOf(['1h', '24h', '7d'], '`24h` unless named.'),
+  range: t.oneOf(['24h', '7d'], '`24h` unless named.'),
   partner_id: PartnerId,
 });
 export type FigureQuery = Static<typeof FigureQuery>;

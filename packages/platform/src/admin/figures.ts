@@ -4,20 +4,16 @@
  * enters: ends of payments, read from the audit once.  leaves: counts by hour, partner, status and class of times, and what the console
  *         shows.
  * holds:  one replica at a time adds a stretch of time to the counts, and no end is added twice: a stretch ends LAG_SECONDS ago, when
- *         every statement that wrote into it has ended. Ends that are younger are in the last hour alone, which is read from the payments. A
- *         week of a large platform is read from some thousand rows.
+ *         every statement that wrote into it has ended. A week of a large platform is read from some thousand rows.
  */
 import type { Figures, FigureQuery } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { idBefore } from '../payment-id.ts';
 
 /** The length of one step in seconds, and the number of steps. */
-const RANGES: Readonly<Record<NonNullable<FigureQuery['range']>, { step: number; steps: number }>> =
-  {
-    '1h': { step: 120, steps: 30 },
-    '24h': { step: 3_600, steps: 24 },
-    '7d': { step: 6 * 3_600, steps: 28 },
-  };
+const RANGES = {
+  '24h': { step: 3_600, steps: 24 },
+  '7d': { step: 6 * 3_600, steps: 28 },
+} as const satisfies Readonly<Record<NonNullable<FigureQuery['range']>, object>>;
 
 /** Ends that are younger may still be uncommitted: no statement runs for so long. */
 const LAG_SECONDS = 60;
@@ -86,11 +82,6 @@ const endsOfIds = sql(
   'figures_ends',
   `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) AND p.status <> 'processing' GROUP BY 1, 2, 3, 4`,
 );
-const endsSince = sql(
-  'figures_recent',
-  `SELECT ${ENDS} FROM duebridge_platform.payments p
-    WHERE p.platform_payment_id >= $3 AND p.created_at >= $4 AND ($5::text IS NULL OR p.partner_id = $5) GROUP BY 1, 2, 3, 4`,
-);
 const openSince = sql(
   'figures_open',
   `SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, 'processing' AS status, NULL AS class, count(*)::int AS count
@@ -157,19 +148,10 @@ export async function readFigures(
   const from = last - (steps - 1) * step;
   const since = new Date(from * 1_000).toISOString();
   const { partner_id = null } = query;
-  const ends =
-    step < HOUR
-      ? await database.query<Ends>(endsSince, [
-          step,
-          BOUNDS,
-          idBefore(from * 1_000),
-          since,
-          partner_id,
-        ])
-      : [
-          ...(await database.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
-          ...(await database.query<Ends>(openSince, [step, since, partner_id])),
-        ];
+  const ends = [
+    ...(await database.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
+    ...(await database.query<Ends>(openSince, [step, since, partner_id])),
+  ];
   const byStep = new Map<number, Sums>();
   for (const { at, status, class: of, count } of ends) {
     if (at < from) continue;

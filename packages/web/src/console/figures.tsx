@@ -9,11 +9,11 @@ const time = (ms: number | null): string => (ms === null ? '–' : lasting(ms));
 
 /** The figures of the chosen period: of all partners, or of one. */
 export function FiguresOf({ partner_id }: { partner_id?: string }) {
-  const range = chosen('range', '1h');
+  const range = chosen('range', '24h');
   const search = new URLSearchParams({ range, ...(partner_id && { partner_id }) });
   return (
     <>
-      <Choices label="Time" name="range" all={['1h', '24h', '7d']} chosen={range} />
+      <Choices label="Time" name="range" all={['24h', '7d']} chosen={range} />
       <Show<Figures> path={`/figures?${search}`}>
         {({ points }) => (
           <Table
