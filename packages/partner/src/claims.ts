@@ -116,16 +116,14 @@ export function openLease(options: Omit<KitContext, 'metrics'>) {
     ]);
   };
 
-  const keep = (): Promise<void> =>
-    repeatedly(
-      { clock, log, signal: stopped.signal },
-      RENEW_MS,
-      'could not renew the lease',
-      async () => {
-        await renew();
-        await look();
-      },
-    );
+  const keep = async (): Promise<void> => {
+    const { signal } = stopped;
+    await clock.sleep(RENEW_MS, signal);
+    await repeatedly({ clock, log, signal }, RENEW_MS, 'could not renew the lease', async () => {
+      await renew();
+      await look();
+    });
+  };
 
   /** The wall clock goes on while a machine sleeps, the monotonic one may not; a step forward costs a pause until the next renewal. */
   const isFresh = (): boolean =>
