@@ -23,7 +23,6 @@ import {
   rateLimiter,
   remember,
   sql,
-  tooManyRequests,
   type Clock,
   type Database,
 } from '@duebridge/runtime';
@@ -229,16 +228,17 @@ function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): 
       const secret = sha256(form.client_secret ?? '');
       const isRight = isOneOf(secret, digests);
       if (!isOneOf(sha256(form.client_id ?? ''), [sha256(client_id)]) || !isRight) {
-        const permit = failed.take('');
-        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
-        throw new OAuthRefusal('invalid_client', 'The client is not known or its secret is wrong');
+        throw (
+          failed.take('') ??
+          new OAuthRefusal('invalid_client', 'The client is not known or its secret is wrong')
+        );
       }
       if (form.grant_type !== 'client_credentials') {
         throw new OAuthRefusal('unsupported_grant_type', 'grant_type must be client_credentials');
       }
       const scopes = grantedScopes(form.scope);
-      const permit = issued.take('');
-      if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+      const refusal = issued.take('');
+      if (refusal) throw refusal;
       const access_token = newKey('dbp_');
       const scope = scopes.join(' ');
       const values = [sha256(access_token), client_id, secret, scope, TOKEN_SECONDS];

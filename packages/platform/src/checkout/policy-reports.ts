@@ -51,11 +51,11 @@ export function mountPolicyReports(
       (_request, body, parsed) => parsed(null, body),
     );
     scope.post(ENDPOINT, (request, reply) => {
-      if (bodies.take('').ok) {
+      if (!bodies.take('')) {
         for (const { effectiveDirective, blockedURL } of reportsOf(request.body)) {
           const directive = DIRECTIVES.has(effectiveDirective) ? effectiveDirective : 'other';
           reported.inc({ directive });
-          if (lines.take('').ok) {
+          if (!lines.take('')) {
             log.warn(
               { directive, blocked: originOf(blockedURL) },
               'a browser reports that the content policy of a payment page stopped something',

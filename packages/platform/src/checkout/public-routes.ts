@@ -10,7 +10,6 @@ import {
   refusalOf,
   shutOut,
   systemClock,
-  tooManyRequests,
   type Call,
   type Handler,
 } from '@duebridge/runtime';
@@ -77,9 +76,9 @@ export function limitAddresses(app: FastifyInstance, config: PlatformSettings): 
       return;
     }
     const key = addressKey(request.ip);
-    const permit = perAddress.take(key);
-    if (!permit.ok && !refusals.take(key).ok) shutOut(app.server, request.socket);
-    done(permit.ok ? undefined : tooManyRequests(permit.retryAfterSeconds));
+    const refusal = perAddress.take(key);
+    if (refusal && refusals.take(key)) shutOut(app.server, request.socket);
+    done(refusal);
   });
 }
 
@@ -116,8 +115,8 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
         }
         const caller = await keys.verify(client_id, oneHeader(request, 'x-api-key'));
         isVerified = true;
-        const permit = perClient.take(caller.client_id);
-        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+        const refusal = perClient.take(caller.client_id);
+        if (refusal) throw refusal;
         clients.set(request, caller);
       },
     },
@@ -138,8 +137,8 @@ export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
   const perSession = rateLimiter({ ...SESSION_READS, maxKeys: MAX_RATE_KEYS, clock });
   /** The session, unless it reads too often. */
   const reading = (session: Session): Session => {
-    const permit = perSession.take(session.session_id);
-    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+    const refusal = perSession.take(session.session_id);
+    if (refusal) throw refusal;
     return session;
   };
   inSession(platformRoutes.get_flow_session, (session) => sessions.read(reading(session)));

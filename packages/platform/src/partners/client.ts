@@ -274,8 +274,9 @@ function openLine(
       { biller_id, account_id }: AccountKey,
       given?: CallOptions,
     ): Promise<Exchange | NotSent | undefined> =>
-      reads.take('').ok
-        ? send(
+      reads.take('')
+        ? undefined
+        : send(
             {
               deadlineMs: INTERACTIVE_DEADLINE_MS,
               ...given,
@@ -283,8 +284,7 @@ function openLine(
               values: { biller_id, account_id },
             },
             interactive,
-          )
-        : undefined,
+          ),
     send,
     close: () => Promise.all(peers.map((one) => one.close())),
   };

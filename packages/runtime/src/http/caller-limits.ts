@@ -34,18 +34,12 @@ export function limitCallers(clock: Clock = systemClock): LimitCallers {
       caller = await authenticate();
     } catch (error) {
       if (error instanceof Refusal && error.code === 'UNAUTHORIZED') {
-        const permit = failed.take(request.ip);
-        if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+        throw failed.take(request.ip) ?? error;
       }
       throw error;
     }
-    const permit = called.take(nameOf(caller));
-    if (!permit.ok) throw tooManyRequests(permit.retryAfterSeconds);
+    const refusal = called.take(nameOf(caller));
+    if (refusal) throw refusal;
     return caller;
   };
-}
-
-/** 429 with the time to wait. */
-export function tooManyRequests(seconds: number): Refusal {
-  return new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': String(seconds) } });
 }

@@ -6,14 +6,18 @@ import { rateLimiter } from './rate-limiter.ts';
 test('a bucket gives its burst, then its rate, and keeps no more keys than allowed', async () => {
   const clock = manualClock();
   const limiter = rateLimiter({ perSecond: 2, burst: 3, maxKeys: 2, clock });
+  for (let taken = 0; taken < 3; taken += 1) assert.equal(limiter.take('a'), undefined);
+  const refusal = limiter.take('a');
   assert.deepEqual(
-    [1, 2, 3].map(() => limiter.take('a').ok),
-    [true, true, true],
+    [refusal?.code, refusal?.headers],
+    ['TOO_MANY_REQUESTS', { 'Retry-After': '1' }],
   );
-  assert.deepEqual(limiter.take('a'), { ok: false, retryAfterSeconds: 1 });
-  assert.equal(limiter.take('b').ok, true);
+  assert.equal(limiter.take('b'), undefined);
   await clock.advance(500);
-  assert.deepEqual([limiter.take('a').ok, limiter.take('a').ok], [true, false]);
+  assert.deepEqual(
+    [limiter.take('a')?.code, limiter.take('a')?.code],
+    [undefined, 'TOO_MANY_REQUESTS'],
+  );
   for (let key = 0; key < 100; key += 1) limiter.take(`k${key}`);
   assert.equal(limiter.size, 2);
 });

@@ -1,15 +1,11 @@
 /** A token bucket per key (decision 16). */
+import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock } from '../clock.ts';
-
-/** Whether the caller may continue, and if not, after how many whole seconds. */
-export type Permit =
-  | { readonly ok: true }
-  | { readonly ok: false; readonly retryAfterSeconds: number };
 
 /** A token bucket per key. */
 export interface RateLimiter {
-  /** Takes one from the key's bucket. */
-  take(key: string): Permit;
+  /** Takes one from the key's bucket; returns the refusal of a caller who has to wait: TOO_MANY_REQUESTS with Retry-After. */
+  take(key: string): Refusal | undefined;
   /** Number of buckets kept now. */
   readonly size: number;
 }
@@ -40,8 +36,9 @@ export function rateLimiter(options: {
         const oldest = buckets.keys().next();
         if (oldest.done !== true) buckets.delete(oldest.value);
       }
-      if (ok) return { ok: true };
-      return { ok: false, retryAfterSeconds: Math.max(1, Math.ceil((1 - left) / perSecond)) };
+      if (ok) return undefined;
+      const seconds = Math.max(1, Math.ceil((1 - left) / perSecond));
+      return new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': String(seconds) } });
     },
     get size() {
       return buckets.size;
