@@ -29,12 +29,7 @@ const { generateApi, linter } = await importTool<{
   /** The program of a public linter. */
   readonly linter: string;
 }>('checks', 'openapi');
-const info = {
-  title: 'duebridge',
-  description: 'As rendered.',
-  version: '1',
-  servers: [{ url: '/', description: 'This host.' }],
-};
+const info = { title: 'duebridge', description: 'As rendered.' };
 
 const TABLES = {
   'partner-oauth': partnerRoutes,

@@ -13,15 +13,12 @@ import * as operate from './operate.ts';
 import * as payment from './payment.ts';
 import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
 
-/** Title, version and description of a document. */
+/** What a document is about. */
 export interface OpenApiInfo {
   readonly title: string;
   readonly description: string;
-  readonly version: string;
-  /** Base addresses; a relative `/` when the host differs per environment. */
-  readonly servers: readonly { readonly url: string; readonly description: string }[];
   /** Header name of the static key, for a partner that uses one instead of OAuth (KY1). */
-  readonly keyHeader?: string;
+  readonly keyHeader?: string | undefined;
 }
 
 type Node = { [key: string]: unknown };
@@ -73,10 +70,12 @@ export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: Ope
     info: {
       title: info.title,
       description: info.description,
-      version: info.version,
+      // Of the wire: decision 17.
+      version: '1',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: info.servers,
+    // Its host differs per environment.
+    servers: [{ url: '/', description: 'This server.' }],
     paths,
     components: {
       schemas: { Error: errorSchema(), ...resources(paths) },

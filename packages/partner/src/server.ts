@@ -7,7 +7,6 @@ import {
   partnerAdminRoutes,
   partnerRoutes,
   renderOpenApi,
-  type Route,
 } from '@duebridge/contract';
 import {
   adminKeyFile,
@@ -126,20 +125,19 @@ export async function startPartner(config: PartnerConfig): Promise<RunningPartne
       openapi: partnerOpenApi(auth.method === 'key' ? auth.header : undefined),
     });
     mountPartnerAdmin(admin, { database, kit: app.partnerKit, adminKey });
-    const description = 'Operations for the operator of a partner server.';
-    const openapi = openApi(partnerAdminRoutes, 'partner kit, operator', description);
+    const openapi = renderOpenApi(partnerAdminRoutes, {
+      title: 'duebridge partner kit, operator',
+      description: 'Operations for the operator of a partner server.',
+    });
     mountOperations(admin, { ready, metrics, openapi });
     const url = await listen(app, {
       host: config.host ?? '127.0.0.1',
       port: config.port ?? 4100,
-      hostVariable: 'HOST',
-      portVariable: 'PORT',
     });
     const adminUrl = await listen(admin, {
       host: adminHost,
       port: config.adminPort ?? 4101,
-      hostVariable: 'ADMIN_HOST',
-      portVariable: 'ADMIN_PORT',
+      variables: 'ADMIN_',
     });
     log.info({ url, admin_url: adminUrl }, 'the partner is up');
     let stopping: Promise<void> | undefined;
@@ -155,28 +153,12 @@ export function partnerOpenApi(keyHeader?: string): object {
   const { access_token, ...operations } = partnerRoutes;
   const routes = keyHeader === undefined ? { access_token, ...operations } : operations;
   const description = 'Accounts and payments of a partner, as the platform calls them.';
-  return openApi(routes, 'partner kit', description, keyHeader === undefined ? {} : { keyHeader });
+  return renderOpenApi(routes, { title: 'duebridge partner kit', description, keyHeader });
 }
 
 /** The OpenAPI document of the account service called by `--accounts-url`, which the biller's own program implements. */
 export function accountServiceOpenApi(): object {
   const description =
     'What a biller hosts so that the partner kit can find accounts and post payments. Its address is given as --accounts-url.';
-  return openApi(accountServiceRoutes, 'account service', description);
-}
-
-function openApi(
-  routes: Readonly<Record<string, Route>>,
-  what: string,
-  description: string,
-  more: { readonly keyHeader?: string } = {},
-): object {
-  const servers = [{ url: '/', description: 'This server.' }];
-  return renderOpenApi(routes, {
-    title: `duebridge ${what}`,
-    description,
-    version: '1',
-    servers,
-    ...more,
-  });
+  return renderOpenApi(accountServiceRoutes, { title: 'duebridge account service', description });
 }

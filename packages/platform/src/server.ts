@@ -60,9 +60,6 @@ import { openSessions } from './checkout/session.ts';
 import { openTokens } from './checkout/token.ts';
 import { openVisits } from './checkout/visit.ts';
 
-/** Version of both APIs in their OpenAPI documents: the `/v1` of the paths (VE1). */
-const API_VERSION = '1';
-
 /** A platform that runs. */
 export interface Platform {
   /** Where the public listener answers, such as http://127.0.0.1:4000. */
@@ -182,15 +179,12 @@ async function openAll(
   const url = await listen(publicApp, {
     host: config.host,
     port: config.port,
-    hostVariable: 'HOST',
-    portVariable: 'PORT',
   });
   closers.push(() => adminApp.close());
   const adminUrl = await listen(adminApp, {
     host: config.adminHost,
     port: config.adminPort,
-    hostVariable: 'ADMIN_HOST',
-    portVariable: 'ADMIN_PORT',
+    variables: 'ADMIN_',
   });
   // First of all, and beside each other: no reader of a listener may use up the time in which the slots are given back.
   closers.push(async () => {
@@ -282,7 +276,7 @@ function openPublicListener(
   servePages(publicApp, { registry, visits, adapters, ...dist });
   const description =
     'Create Token, called by partners, and the flow API, called by the payment page.';
-  const openapi = openApi(platformRoutes, 'duebridge platform', description);
+  const openapi = renderOpenApi(platformRoutes, { title: 'duebridge platform', description });
   mountOperations(publicApp, { ready, openapi });
   return publicApp;
 }
@@ -303,14 +297,10 @@ function openAdminListener(
   serveConsole(adminApp, config.webDist);
   const description =
     'Operations for operators; the console and the command line use nothing else.';
-  const openapi = openApi(platformAdminRoutes, 'duebridge platform, admin', description);
+  const title = 'duebridge platform, admin';
+  const openapi = renderOpenApi(platformAdminRoutes, { title, description });
   mountOperations(adminApp, { ready, metrics, openapi });
   return adminApp;
-}
-
-function openApi(routes: Parameters<typeof renderOpenApi>[0], title: string, description: string) {
-  const servers = [{ url: '/', description: 'This host.' }];
-  return renderOpenApi(routes, { title, description, version: API_VERSION, servers });
 }
 
 /** Opens the platform's database, checked and migrated. Throws ConfigurationError; close it with its `close`. */

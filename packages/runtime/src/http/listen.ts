@@ -3,13 +3,13 @@ import type { FastifyInstance } from 'fastify';
 import type { AddressInfo } from 'node:net';
 import { ConfigurationError } from '../errors.ts';
 
-/** Where to listen, and the variables that an operator would change. */
+/** Where to listen. */
 export interface ListenAt {
   readonly host: string;
   /** 0 for any free one. */
   readonly port: number;
-  readonly hostVariable: string;
-  readonly portVariable: string;
+  /** Begins the names of the variables that an operator would change: HOST and PORT. */
+  readonly variables?: 'ADMIN_';
 }
 
 /**
@@ -37,17 +37,17 @@ export async function listen(app: FastifyInstance, at: ListenAt): Promise<string
 }
 
 function whyNot(error: unknown, at: ListenAt): string | undefined {
-  const { host, port, hostVariable, portVariable } = at;
+  const { host, port, variables = '' } = at;
   switch (error instanceof Error && 'code' in error ? error.code : undefined) {
     case 'EADDRINUSE':
-      return `port ${port} of ${host} is taken: stop the program that uses it, or set ${portVariable} to another one`;
+      return `port ${port} of ${host} is taken: stop the program that uses it, or set ${variables}PORT to another one`;
     case 'EACCES':
-      return `port ${port} of ${host} may not be opened by this user: set ${portVariable} to one above 1023`;
+      return `port ${port} of ${host} may not be opened by this user: set ${variables}PORT to one above 1023`;
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
     case 'EINVAL':
-      return `this machine has no address ${host}: set ${hostVariable} to one it has, such as 127.0.0.1`;
+      return `this machine has no address ${host}: set ${variables}HOST to one it has, such as 127.0.0.1`;
     default:
       return undefined;
   }
