@@ -14,7 +14,7 @@
  * and every retry gets the same answer (decision 10).
  */
 import assert from 'node:assert/strict';
-import { Refusal, type PaymentInstruction } from '@duebridge/contract';
+import { invalidField, type PaymentInstruction } from '@duebridge/contract';
 import { groupCommit } from '@duebridge/runtime';
 import type { KitContext } from './metrics.ts';
 import {
@@ -81,10 +81,7 @@ export function openAcceptance(
     ): Promise<PaymentRow> {
       const { biller_id, account_id, platform_payment_id } = path;
       if ((body.platform_payment_id ?? platform_payment_id) !== platform_payment_id) {
-        const problem = 'differs from the one in the path';
-        throw new Refusal('INVALID_REQUEST', {
-          details: [{ path: 'body.platform_payment_id', problem }],
-        });
+        throw invalidField('body.platform_payment_id', 'differs from the one in the path');
       }
       const { amount_in_cents, platform_batch_id } = body;
       return group.add({

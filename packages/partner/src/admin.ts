@@ -7,6 +7,8 @@ import {
   partnerAdminRoutes as routes,
   PlatformPaymentId,
   compileCheck,
+  conflict,
+  invalidField,
   Refusal,
   type KitAuditPage,
   type KitAuditQuery,
@@ -87,14 +89,10 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
 function endOf(done: EndedByHand): PaymentRecord {
   if (done.outcome === 'not_found') throw new Refusal('PAYMENT_NOT_FOUND');
   if (done.outcome === 'is_claimed') {
-    throw new Refusal('CONFLICT', {
-      message: 'The payment is being posted and can no longer be canceled',
-    });
+    throw conflict('The payment is being posted and can no longer be canceled');
   }
   if (done.outcome === 'was_ended' && !done.agrees) {
-    throw new Refusal('CONFLICT', {
-      message: `The payment has ${done.payment.status}, which never changes`,
-    });
+    throw conflict(`The payment has ${done.payment.status}, which never changes`);
   }
   return toRecord(done.payment);
 }
@@ -107,23 +105,25 @@ async function paymentOf(database: Database, platform_payment_id: string): Promi
 
 /** The outcome that the operator knows from the biller's own system. */
 function outcomeOf({ outcome, posted_at, failure_reason: reason }: KitSettle): FinalOutcome {
-  const refuse = (path: string, problem: string): never => {
-    throw new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
-  };
   if (posted_at !== undefined && outcome !== 'posted') {
-    refuse('body.posted_at', 'is valid only with the outcome posted');
+    throw invalidField('body.posted_at', 'is valid only with the outcome posted');
   }
-  if (outcome === 'failed')
-    return { outcome, reason: reason ?? refuse('body.failure_reason', 'is required') };
-  if (reason !== undefined) refuse('body.failure_reason', 'is valid only with the outcome failed');
+  if (outcome === 'failed') {
+    if (reason === undefined) throw invalidField('body.failure_reason', 'is required');
+    return { outcome, reason };
+  }
+  if (reason !== undefined) {
+    throw invalidField('body.failure_reason', 'is valid only with the outcome failed');
+  }
   return outcome === 'posted' && posted_at !== undefined ? { outcome, posted_at } : { outcome };
 }
 
 const paymentIdCheck = compileCheck(PlatformPaymentId);
+const WRONG_CURSOR = ['query.cursor', 'was not issued here'] as const;
 
 async function auditPage(database: Database, query: KitAuditQuery): Promise<KitAuditPage> {
   const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;
-  if (cursor !== undefined && !/^[1-9]\d{0,14}$/.test(cursor)) throw wrongCursor();
+  if (cursor !== undefined && !/^[1-9]\d{0,14}$/.test(cursor)) throw invalidField(...WRONG_CURSOR);
   const before = cursor === undefined ? undefined : Number(cursor);
   const entries = await readAudit(database, filter, before, Number(limit));
   return { entries, next_cursor: nextOf(entries, Number(limit), (last) => String(last.audit_id)) };
@@ -133,7 +133,7 @@ async function paymentPage(database: Database, query: KitPaymentQuery): Promise<
   const { limit = DEFAULT_PAGE_ROWS, cursor, ...filter } = query;
   const isId = cursor !== undefined && paymentIdCheck.holds(cursor);
   const place = isId ? (await findPayments(database, [cursor])).get(cursor) : undefined;
-  if (cursor !== undefined && place === undefined) throw wrongCursor();
+  if (cursor !== undefined && place === undefined) throw invalidField(...WRONG_CURSOR);
   const found = await listPayments(database, filter, place, Number(limit));
   const next_cursor = nextOf(found, Number(limit), (last) => last.platform_payment_id);
   return { payments: found.map(toRecord), next_cursor };
@@ -143,9 +143,4 @@ async function paymentPage(database: Database, query: KitPaymentQuery): Promise<
 function nextOf<T>(rows: readonly T[], limit: number, cursor: (last: T) => string): string | null {
   const last = rows.at(-1);
   return rows.length < limit || last === undefined ? null : cursor(last);
-}
-
-function wrongCursor(): Refusal {
-  const problem = 'was not issued here';
-  return new Refusal('INVALID_REQUEST', { details: [{ path: 'query.cursor', problem }] });
 }

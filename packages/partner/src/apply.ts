@@ -255,9 +255,7 @@ export class Applier {
   #countForEver(): Promise<void> {
     const on = { ...this.#on, signal: this.#stopped.signal };
     return repeatedly(on, STANDING_PAUSE_MS, 'unfinished payments were not counted', async () => {
-      const { processing, unsettled } = await findStanding(on.database);
-      on.metrics.standing('processing', processing);
-      on.metrics.standing('unsettled', unsettled);
+      on.metrics.standing(await findStanding(on.database));
     });
   }
 }

@@ -36,22 +36,14 @@ function accountsOf({
 }
 
 /** A static key, or an OAuth client, never both (decision 15). */
-function authOf({ key: keys, keyHeader: header, clientId, clientSecret }: Values): AuthOptions {
-  if (clientId === undefined && clientSecret === undefined) {
-    if (keys !== undefined) return { method: 'key', header, keys };
-    throw new ConfigurationError(
-      'the operations need protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
-    );
+function authOf(values: Values): AuthOptions {
+  const { key: keys, keyHeader: header, clientId: client_id, clientSecret: secrets } = values;
+  const isClient = client_id !== undefined || secrets !== undefined;
+  if (keys !== undefined && !isClient) return { method: 'key', header, keys };
+  if (keys === undefined && client_id !== undefined && secrets !== undefined) {
+    return { method: 'oauth', client_id, secrets };
   }
-  if (keys !== undefined) {
-    throw new ConfigurationError(
-      'both a static key and an OAuth client are given: they exclude each other (decision 15)',
-    );
-  }
-  if (clientId === undefined || clientSecret === undefined) {
-    throw new ConfigurationError(
-      'OAuth needs a client: set DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET',
-    );
-  }
-  return { method: 'oauth', client_id: clientId, secrets: clientSecret };
+  throw new ConfigurationError(
+    'the operations need one protection: set DUEBRIDGE_PARTNER_KEY, or DUEBRIDGE_PARTNER_CLIENT_ID and DUEBRIDGE_PARTNER_CLIENT_SECRET, and not the other (decision 15)',
+  );
 }

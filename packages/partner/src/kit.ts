@@ -2,7 +2,13 @@
  * Assembles the kit: mounts authentication and the stages on a server that parses strictly, and starts and stops them with it. No
  * decisions are made here. plugin.ts and handler.ts embed such a server in what the partner already runs.
  */
-import { Refusal, partnerRoutes, type PartnerPaths, type Route } from '@duebridge/contract';
+import {
+  conflict,
+  Refusal,
+  partnerRoutes,
+  type PartnerPaths,
+  type Route,
+} from '@duebridge/contract';
 import {
   checkDurability,
   ConfigurationError,
@@ -176,10 +182,9 @@ function kitOf({ accounts, applier }: Stages): PartnerKit {
       ),
     async settle(platform_payment_id, outcome, actor = 'account system', reason) {
       if (accounts.posts === 'in_transaction') {
-        throw new Refusal('CONFLICT', {
-          message:
-            'The accounts are in the database of the kit, which ends a payment by what post answers',
-        });
+        throw conflict(
+          'The accounts are in the database of the kit, which ends a payment by what post answers',
+        );
       }
       const checked = checkedOutcome(outcome);
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');

@@ -8,7 +8,7 @@
  * Postings run hundreds at a time inside the kit's transaction. Accounts are locked in sorted order, so that replicas that post to
  * the same accounts cannot deadlock.
  */
-import { instantText, Refusal, type AccountRecord } from '@duebridge/contract';
+import { instantText, invalidField, Refusal, type AccountRecord } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import {
   reasonAgainst,
@@ -331,7 +331,7 @@ function planOf(
 const CLOCK_SKEW_MS = 300_000;
 
 function refuseAsOf(problem = 'must be a time with its zone, such as 2026-03-01T02:00:00Z'): never {
-  throw new Refusal('INVALID_REQUEST', { details: [{ path: 'as_of', problem }] });
+  throw invalidField('as_of', problem);
 }
 
 function refuse(plans: readonly Plan[], problem: string): void {

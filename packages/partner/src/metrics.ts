@@ -28,10 +28,13 @@ const watched = {
     'Accounts that were locked or hung a short time ago, so that they are posted to alone',
 } as const;
 
+/** Metrics of what has not ended, as last counted. */
 const standings = {
-  processing: 'that are processing',
-  unsettled: 'that the account system was asked to post and that have not ended',
-} as const;
+  processing: 'Payments that are processing',
+  processing_oldest_seconds: 'Age of the oldest of them',
+  unsettled: 'Payments that the account system was asked to post and that have not ended',
+  unsettled_oldest_seconds: 'Age of the oldest of them',
+} as const satisfies Record<keyof Standing, string>;
 
 /** The operations of an account system. */
 export type CoreOperation = 'find_account' | 'post' | 'lookup';
@@ -61,14 +64,9 @@ export function kitMetrics(
     'Time that the account system took to answer, by operation',
     ['operation'],
   );
-  const last = new Map<string, Standing>();
-  for (const [state, what] of Object.entries(standings)) {
-    gauge(state, `Payments ${what}`, () => last.get(state)?.count ?? 0);
-    gauge(
-      `${state}_oldest_seconds`,
-      `Age of the oldest of the payments ${what}`,
-      () => last.get(state)?.oldest_seconds ?? 0,
-    );
+  let standing: Partial<Standing> = {};
+  for (const [name, help] of Object.entries(standings)) {
+    gauge(name, help, () => standing[name as keyof Standing] ?? 0);
   }
   for (const state of ['open', 'idle', 'waiting'] as const) {
     const help = state === 'waiting' ? 'Callers waiting for a connection' : `Connections ${state}`;
@@ -84,7 +82,7 @@ export function kitMetrics(
     observeCore: (operation: CoreOperation, seconds: number): void =>
       core.observe({ operation }, seconds),
     /** What has not ended, as last counted. */
-    standing: (state: keyof typeof standings, now: Standing): void => void last.set(state, now),
+    standing: (now: Standing): void => void (standing = now),
     /** Registers a metric that is read on demand. */
     watch: (name: keyof typeof watched, value: () => number): void =>
       gauge(name, watched[name], value),

@@ -266,35 +266,27 @@ export function findUnfinished(
   return database.query(unfinishedStatement, [ageMs, after, limit, replica_id]);
 }
 
-/** How many payments are in a state, and the age of the oldest in seconds. */
+/** How many payments have not ended, and of them those that a biller's own system was asked to post; the age of the oldest of each in seconds. */
 export interface Standing {
-  readonly count: number;
-  readonly oldest_seconds: number;
+  readonly processing: number;
+  readonly processing_oldest_seconds: number;
+  readonly unsettled: number;
+  readonly unsettled_oldest_seconds: number;
 }
 
 const standingStatement = sql(
   'kit_standing',
-  `SELECT count(*) AS processing, count(claimed_at) AS claimed,
-          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(initiated_at)), 0))::float8 AS oldest,
-          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(claimed_at)), 0))::float8 AS oldest_claimed
+  `SELECT count(*) AS processing, count(claimed_at) AS unsettled,
+          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(initiated_at)), 0))::float8 AS processing_oldest_seconds,
+          greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(claimed_at)), 0))::float8 AS unsettled_oldest_seconds
      FROM duebridge_partner.payment_processing`,
 );
 
-/** What has not ended: all that is processing, and of it what a biller's own system was asked to post. */
-export async function findStanding(
-  database: Database,
-): Promise<{ processing: Standing; unsettled: Standing }> {
-  const [row] = await database.query<{
-    processing: number;
-    claimed: number;
-    oldest: number;
-    oldest_claimed: number;
-  }>(standingStatement);
+/** What has not ended. */
+export async function findStanding(database: Database): Promise<Standing> {
+  const [row] = await database.query<Standing>(standingStatement);
   assert(row);
-  return {
-    processing: { count: row.processing, oldest_seconds: row.oldest },
-    unsettled: { count: row.claimed, oldest_seconds: row.oldest_claimed },
-  };
+  return row;
 }
 
 /** One line of the audit; `detail` holds amounts and ids of payments, never personal data. */

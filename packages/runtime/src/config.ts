@@ -17,28 +17,15 @@ export interface Variable<T> {
   readonly secret?: true;
 }
 
-type Fallback<T> = Pick<Variable<T>, 'otherwise' | 'secret'>;
-
 /** A row of a table of variables. Without a default, the setting is undefined when the variable is unset. */
-export function setting<T>(
+export function setting<T, const Default extends T | undefined = undefined>(
   name: string,
   parse: Parser<T>,
   description: string,
-  more: Fallback<T> & { readonly default: NoInfer<T> },
-): Variable<T>;
-export function setting<T>(
-  name: string,
-  parse: Parser<T>,
-  description: string,
-  more?: Fallback<T>,
-): Variable<T | undefined>;
-export function setting<T>(
-  name: string,
-  parse: Parser<T>,
-  description: string,
-  more: Fallback<T> & { readonly default?: T } = {},
-): Variable<T | undefined> {
-  return { name, parse, description, default: undefined, ...more };
+  more: Pick<Variable<T>, 'otherwise' | 'secret'> & { readonly default?: Default } = {},
+): Variable<T | Default> {
+  // Where there is no default, it is undefined.
+  return { name, parse, description, default: undefined as Default, ...more };
 }
 
 /** The variables of a program, by the name of the setting. */

@@ -1,5 +1,5 @@
 /** Bodies are parsed strictly (decisions 5 and 11): as the type they declare, in UTF-8, unambiguously; nothing is coerced. */
-import { JsonProblem, parseJson, Refusal } from '@duebridge/contract';
+import { invalidField, JsonProblem, parseJson, Refusal } from '@duebridge/contract';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { IncomingHttpHeaders } from 'node:http';
 
@@ -51,15 +51,11 @@ export function unsupported(): Refusal {
   return new Refusal('UNSUPPORTED_MEDIA_TYPE');
 }
 
-function badBody(problem: string): Refusal {
-  return new Refusal('INVALID_REQUEST', { details: [{ path: 'body', problem }] });
-}
-
 function decode(body: Uint8Array): string {
   try {
     return utf8.decode(body);
   } catch {
-    throw badBody('is not UTF-8');
+    throw invalidField('body', 'is not UTF-8');
   }
 }
 
@@ -67,7 +63,7 @@ function readJson(body: string): unknown {
   try {
     return parseJson(body);
   } catch (error) {
-    if (error instanceof JsonProblem) throw badBody(error.problem);
+    if (error instanceof JsonProblem) throw invalidField('body', error.problem);
     throw error;
   }
 }
@@ -75,10 +71,11 @@ function readJson(body: string): unknown {
 function readForm(body: string): Readonly<Record<string, string>> {
   const fields = new Map<string, string>();
   for (const [name, value] of new URLSearchParams(body)) {
-    if (fields.has(name)) throw badBody('contains a field twice');
-    if (value.includes('\0') || name.includes('\0')) throw badBody('contains the character NUL');
+    if (fields.has(name)) throw invalidField('body', 'contains a field twice');
+    if (value.includes('\0') || name.includes('\0'))
+      throw invalidField('body', 'contains the character NUL');
     // URLSearchParams inserts this character where the percent-encoded bytes are not UTF-8.
-    if (`${name}${value}`.includes('\uFFFD')) throw badBody('is not UTF-8');
+    if (`${name}${value}`.includes('\uFFFD')) throw invalidField('body', 'is not UTF-8');
     if (value !== '') fields.set(name, value); // RFC 6749 section 3.2: an empty one counts as left out
   }
   return Object.fromEntries(fields);
