@@ -3,9 +3,6 @@
  * a platform that calls. And says whether a wrong one was caught.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { CALLER_CASES, TOKEN_CASES } from '../src/cases/index.ts';
 import { memoryHistory } from '../src/check/history.ts';
 import {
@@ -22,7 +19,6 @@ import { openGateway, type Gateway } from './peers/gateway.ts';
 import { ACCOUNTS, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
 import type { Wrong } from './peers/wrong.ts';
-import { CERTIFICATE } from './listen.ts';
 import { VIRTUAL_CLOCK as CLOCK } from './virtual-clock.ts';
 
 const PARTNER_AUTHS: Readonly<Record<'key' | 'oauth' | 'short-lived-oauth', ScriptedAuth>> = {
@@ -46,20 +42,18 @@ export async function judgePartnerPeer(
   only?: readonly string[],
 ): Promise<RunReport> {
   const auth = typeof peer.auth === 'object' ? peer.auth : PARTNER_AUTHS[peer.auth ?? 'key'];
-  let restarts = 0;
+  let [restarts, days_ms] = [0, 0];
+  const clock = { ...CLOCK, now: () => CLOCK.now() + days_ms };
   const partner = await startScriptedPartner({
     auth,
     accounts: ACCOUNTS,
-    clock: CLOCK,
+    clock,
     processing_ms: 40,
     behaviour: peer.behaviour?.(() => restarts) ?? {},
   });
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));
   const gateway =
     peer.gateway === undefined ? undefined : await openGateway(partner.url, peer.gateway);
   try {
-    const ca_file = join(folder, 'ca.pem');
-    writeFileSync(ca_file, CERTIFICATE.cert);
     const usual: Draft = {
       base_url: gateway?.url ?? partner.url,
       authentication:
@@ -82,27 +76,22 @@ export async function judgePartnerPeer(
       limits: peer.how === 'with-a-maximum' ? MAXIMUM : {},
       terminal_window_seconds: 20,
       spending_cap_in_cents: 20_000_000_000,
-      ca_file,
     };
     const target = partnerTarget(overlay(usual, peer.target ?? {}), {});
     const options = {
+      clock,
       profile: peer.profile ?? 'contract',
       history: memoryHistory(),
       restart: async () => void (restarts += 1),
     } as const;
-    const wanted = only === undefined ? {} : { only };
     if (peer.how === 'the-day-after') {
-      await judgePartner(target, { ...options, clock: CLOCK, only: ['P20', 'P50'] });
-      const passed = DAY_MS + 60_000;
-      partner.advance(passed);
-      const clock = { ...CLOCK, now: () => CLOCK.now() + passed };
-      return await judgePartner(target, { ...options, ...wanted, clock });
+      await judgePartner(target, { ...options, only: ['P20', 'P50'] });
+      days_ms = DAY_MS + 60_000;
     }
-    return await judgePartner(target, { ...options, ...wanted, clock: CLOCK });
+    return await judgePartner(target, { ...options, ...(only && { only }) });
   } finally {
     await gateway?.stop();
     await partner.stop();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -158,22 +147,13 @@ export async function judgeCallerPeer(
     readonly behaviour?: string;
     readonly auth?: 'key' | 'oauth';
     readonly profile?: 'strict';
-    /** The partner has a certificate that the platform trusts, and speaks https. */
-    readonly https?: true;
   },
   only: readonly string[] = CALLER_CHECKS,
 ): Promise<RunReport> {
   const authentication = CALLER_AUTHS[peer.auth ?? 'key'];
   const stop = new AbortController();
-  const folder = mkdtempSync(join(tmpdir(), 'duebridge-judged-'));
-  const [cert_file, key_file] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
-  const certificate = peer.https === true ? CERTIFICATE : undefined;
   let platform: SmallPlatform | undefined;
   try {
-    if (certificate !== undefined) {
-      writeFileSync(cert_file, certificate.cert);
-      writeFileSync(key_file, certificate.key);
-    }
     const target = platformTarget(
       {
         caller: {
@@ -183,7 +163,6 @@ export async function judgeCallerPeer(
           account_id: 'A-1',
           other_account_id: 'A-2',
           patience_seconds: 40,
-          ...(certificate === undefined ? {} : { tls: { cert_file, key_file } }),
         },
       },
       {},
@@ -192,18 +171,11 @@ export async function judgeCallerPeer(
       clock: CLOCK,
       only,
       profile: peer.profile ?? 'contract',
-      driver: (url) =>
-        (platform = smallPlatform(
-          authentication,
-          peer.behaviour,
-          stop.signal,
-          certificate?.cert,
-        )(url)),
+      driver: (url) => (platform = smallPlatform(authentication, peer.behaviour, stop.signal)(url)),
       restart: async () => platform?.restart(),
     });
   } finally {
     stop.abort();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -239,4 +211,18 @@ export function isCaught(peer: Wrong<unknown>, report: RunReport): void {
   const meant = new Set([peer.breaks, ...(peer.also ?? []), ...WHOLE_RUN]);
   const unrelated = failed.filter((id) => !meant.has(id));
   assert.deepEqual(unrelated, [], tell(report));
+}
+
+/** Asserts that a wrong platform that calls fails, or is warned of, in each of these scenarios. */
+export async function isFailed(
+  behaviour: string,
+  auth: 'key' | 'oauth',
+  only: readonly string[],
+): Promise<void> {
+  const report = await judgeCallerPeer({ behaviour, auth, profile: 'strict' }, only);
+  const missed = report.results.filter(({ verdict }) => !/^(FAIL|WARN)$/.test(verdict));
+  assert.deepEqual(
+    missed.map(({ id, skipped }) => `${id} ${skipped ?? 'passed'}`),
+    [],
+  );
 }

@@ -13,7 +13,7 @@ import {
   TOKEN_CASES,
 } from '../src/cases/index.ts';
 import type { RunReport } from '../src/run.ts';
-import { judgeCallerPeer, judgePartnerPeer, judgeTokenPeer, tell } from './judged.ts';
+import { isFailed, judgeCallerPeer, judgePartnerPeer, judgeTokenPeer, tell } from './judged.ts';
 import { WRONG_CALLERS, WRONG_IN_SCENARIOS } from './peers/callers.ts';
 import { WRONG_PARTNERS } from './peers/partners.ts';
 import { WRONG_PLATFORMS } from './peers/platforms.ts';
@@ -60,17 +60,10 @@ describe('a check of a caller catches a wrong one', { concurrency: AT_ONCE }, ()
 describe('a scenario catches a platform that takes it wrongly', { concurrency: AT_ONCE }, () => {
   const seen = new Set<string>();
   for (const [behaviour, auth, ids] of WRONG_IN_SCENARIOS) {
-    const only = ids.split(' ');
+    const only = ids.split(' ').filter((id) => !seen.has(id));
     for (const id of only) seen.add(id);
-    test(`${only.join(' ')}: ${behaviour}`, async () => {
-      const https = only.includes('F47') ? { https: true as const } : {};
-      const report = await judgeCallerPeer({ behaviour, auth, profile: 'strict', ...https }, only);
-      const missed = report.results.filter(({ verdict }) => !/^(FAIL|WARN)$/.test(verdict));
-      assert.deepEqual(
-        missed.map(({ id, skipped }) => `${id} ${skipped ?? 'passed'}`),
-        [],
-      );
-    });
+    if (only.length === 0) continue;
+    test(`${only.join(' ')}: ${behaviour}`, () => isFailed(behaviour, auth, only));
   }
 
   test('every scenario is failed by a wrong platform', () => {

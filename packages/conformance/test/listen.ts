@@ -1,7 +1,6 @@
 /** Servers of the tests: opened on a free port of this machine, closed with their connections, and certified by themselves. */
 import type { IncomingMessage, Server } from 'node:http';
 import type { Server as TcpServer, AddressInfo } from 'node:net';
-import { pem } from '../src/scripted/certificate.ts';
 
 /** Listens on a free port of 127.0.0.1. Returns the port. */
 export async function listen(server: TcpServer): Promise<number> {
@@ -27,16 +26,18 @@ export async function textOf(request: IncomingMessage): Promise<string> {
 }
 
 /** A self-signed certificate for 127.0.0.1 and partner.example until 2049 that is its own authority. */
-export const CERTIFICATE = pem(
-  [
-    'MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgdAj03hKajlDLUkZhOtQjIttcQ4nIGZWCZ+XDIQvE+3Wh',
-    'RANCAAQ4BnDPG+TZ8B4lSaHF72Nd4I3M0r8ivdkr68T/iyk9ScjJhb/U1TmaPoHk+7GfRI/Qlfblod4SRMTDZglteqQd',
-  ],
-  [
-    'MIIBUzCCAPmgAwIBAgIBATAKBggqhkjOPQQDAjAZMRcwFQYDVQQDDA5kdWVicmlkZ2UgdGVzdDAeFw0yMDAxMDEwMDAw',
-    'MDBaFw00OTEyMzEyMzU5NTlaMBkxFzAVBgNVBAMMDmR1ZWJyaWRnZSB0ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD',
-    'QgAEOAZwzxvk2fAeJUmhxe9jXeCNzNK/Ir3ZK+vE/4spPUnIyYW/1NU5mj6B5Puxn0SP0JX25aHeEkTEw2YJbXqkHaMy',
-    'MDAwIAYDVR0RBBkwF4cEfwAAAYIPcGFydG5lci5leGFtcGxlMAwGA1UdEwQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIg',
-    'X49rDtJf1xwTjH/8FxI2IyVhnFEcpar6VBp3T8lW8WQCIQCCkpdXvHYlOd+EgtP95HEvYLsRaHHeRG4ebf7/Y7EGJg==',
-  ],
-);
+export const CERTIFICATE = {
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgdAj03hKajlDLUkZhOtQjIttcQ4nIGZWCZ+XDIQvE+3Wh
+RANCAAQ4BnDPG+TZ8B4lSaHF72Nd4I3M0r8ivdkr68T/iyk9ScjJhb/U1TmaPoHk+7GfRI/Qlfblod4SRMTDZglteqQd
+-----END PRIVATE KEY-----
+`,
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBUzCCAPmgAwIBAgIBATAKBggqhkjOPQQDAjAZMRcwFQYDVQQDDA5kdWVicmlkZ2UgdGVzdDAeFw0yMDAxMDEwMDAw
+MDBaFw00OTEyMzEyMzU5NTlaMBkxFzAVBgNVBAMMDmR1ZWJyaWRnZSB0ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcD
+QgAEOAZwzxvk2fAeJUmhxe9jXeCNzNK/Ir3ZK+vE/4spPUnIyYW/1NU5mj6B5Puxn0SP0JX25aHeEkTEw2YJbXqkHaMy
+MDAwIAYDVR0RBBkwF4cEfwAAAYIPcGFydG5lci5leGFtcGxlMAwGA1UdEwQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIg
+X49rDtJf1xwTjH/8FxI2IyVhnFEcpar6VBp3T8lW8WQCIQCCkpdXvHYlOd+EgtP95HEvYLsRaHHeRG4ebf7/Y7EGJg==
+-----END CERTIFICATE-----
+`,
+};

@@ -59,21 +59,28 @@ const GIVEN_UP = 2.5;
 
 /**
  * Raises a must-finding when the platform has given up on a payment. A platform that may only be slower than the judge waits is
- * not reported; the target file must then declare the longest wait between two attempts. Nor is one that pauses the whole partner.
+ * not reported; the target file must then declare the longest wait between two attempts, and more than `least_seconds`. Nor is one that
+ * pauses the whole partner.
  */
 export async function goesOn(
   t: CallerContext,
   payment: CallerPayment,
   holds: boolean,
-  { expected, ...more }: More & { readonly expected: string },
+  {
+    expected,
+    least_seconds = 0,
+    ...more
+  }: More & { readonly expected: string; readonly least_seconds?: number },
 ): Promise<void> {
   if (holds) return;
   const calls = t.calls(payment);
   const silence = t.caller.partner.now() - (calls.at(-1)?.at_ms ?? 0);
+  const { patience_declared, patience_seconds } = t.caller.target;
+  const isPatient = patience_declared && patience_seconds > least_seconds;
   const isSilent = silence >= GIVEN_UP * longestPause(calls);
-  if (!t.caller.target.patience_declared || !isSilent || !(await t.isAwake())) {
+  if (!isPatient || !isSilent || !(await t.isAwake())) {
     t.wanting.push(
-      `no call for ${Math.round(silence / 1_000)} s (${expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts`,
+      `no call for ${Math.round(silence / 1_000)} s (${expected}): set caller.patience_seconds to the longest time that the platform waits between two attempts${least_seconds === 0 ? '' : `, and to more than ${least_seconds}`}`,
     );
     return;
   }

@@ -8,7 +8,7 @@ import { POLLING } from './poll.ts';
 import { PUTS } from './put.ts';
 import { REPEATED_PUTS } from './repeats.ts';
 import { WHOLE_RUN } from './run.ts';
-import { judgePayments, judgeTokens, OWN_JUDGES } from './scenarios.ts';
+import { judgeScenario, OWN_JUDGES } from './scenarios.ts';
 import { TOKEN_ACCESS } from './token-access.ts';
 import { TOKEN_REQUESTS } from './token.ts';
 
@@ -53,10 +53,7 @@ export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map((scenario, pl
     stage: last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
     likely_cause: `${CAUSES[by]} A right one: ${caller}`,
     run(t) {
-      if (own !== undefined) return own(t, cents);
-      return ofTokens === true
-        ? judgeTokens(t, scenario, cents)
-        : judgePayments(t, scenario, cents);
+      return own === undefined ? judgeScenario(t, scenario, cents) : own(t, cents);
     },
   };
 });

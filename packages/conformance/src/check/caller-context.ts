@@ -7,7 +7,7 @@
  * One file because every step reads the same scripted partner and the calls that it got.
  */
 import { readFileSync } from 'node:fs';
-import { OtherNumber } from '@duebridge/contract';
+import { OtherNumber, partnerRoutes } from '@duebridge/contract';
 import { Context } from './context.ts';
 import { type Driven, type Driver, byCommand } from './drivers.ts';
 import { Skipped } from './findings.ts';
@@ -329,9 +329,10 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
     );
   }
 
-  /** Requests about payments of this check that followed a redirect. */
+  /** Requests about payments of this check, or for a token, that followed a redirect. */
   strays(): number {
     const ids = this.#made.flatMap(({ platform_payment_id: id }) => id ?? []);
+    ids.push(idOf(partnerRoutes.access_token));
     return this.caller.partner.strayPaths().filter((path) => ids.includes(idOf({ path }))).length;
   }
 

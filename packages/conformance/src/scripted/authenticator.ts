@@ -18,17 +18,10 @@ export function openAuthenticator(auth: ScriptedAuth, book: Book) {
     const bearer = /^Bearer +([^ ]+)$/i.exec(call.headers.authorization ?? '')?.[1];
     const token = bearer === undefined ? undefined : tokens.get(bearer);
     if (token === undefined || token.expires_ms <= book.now()) {
-      const error = bearer === undefined ? '' : ', error="invalid_token"';
-      return new Refusal('UNAUTHORIZED', {
-        headers: { 'WWW-Authenticate': `Bearer realm="partner"${error}` },
-      });
+      return new Refusal('UNAUTHORIZED');
     }
     if (scope === undefined || token.scopes.includes(scope)) return undefined;
-    return new Refusal('INSUFFICIENT_SCOPE', {
-      headers: {
-        'WWW-Authenticate': `Bearer realm="partner", error="insufficient_scope", scope="${scope}"`,
-      },
-    });
+    return new Refusal('INSUFFICIENT_SCOPE');
   }
 
   function grant(call: Call, body: Buffer | undefined): Answer {

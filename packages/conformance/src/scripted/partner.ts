@@ -22,7 +22,6 @@ import {
   type ScriptedAuth,
   type Wire,
 } from './behaviour.ts';
-import type { Pem } from './certificate.ts';
 import {
   closeButHold,
   closeListener,
@@ -58,7 +57,7 @@ export interface ScriptedPartnerOptions {
   readonly processing_ms?: number;
   /** One or more deviations from the correct behaviour. */
   readonly behaviour?: Behaviour | readonly Behaviour[];
-  /** Its time source; the machine's clock unless given. `advance` adds to it. */
+  /** Its time source; the machine's clock unless given. */
   readonly clock?: Clock;
   /** Called after each call has been answered or taken over. */
   readonly seen?: (call: Call) => void;
@@ -92,8 +91,6 @@ class ScriptedPartner {
   url = '';
   /** Every request since the start, oldest first. */
   readonly exchanges: Call[] = [];
-  /** TLS handshakes that the caller aborted. */
-  refusedHandshakes = 0;
   readonly #options: ScriptedPartnerOptions & { readonly host: string };
   readonly #stray: Awaited<ReturnType<typeof openStray>>;
   readonly #inside: Inside;
@@ -133,7 +130,6 @@ class ScriptedPartner {
       // A peer that disconnects in the middle is expected here, not an error.
       socket.on('error', () => socket.destroy());
     });
-    this.#server.on('tlsClientError', () => void (this.refusedHandshakes += 1));
     this.#server.on('clientError', (_error, socket) => {
       if (!socket.writable) return;
       socket.end(rawBytes(refusalAnswer(new Refusal('INVALID_REQUEST')), { Connection: 'close' }));
@@ -179,11 +175,6 @@ class ScriptedPartner {
     if (payment !== undefined) book.end(payment, { status: 'succeeded', after_ms: 0 });
   }
 
-  /** Moves the partner's clock forward and ends the payments that are then due. */
-  advance(ms: number): void {
-    this.#inside.book.advance(ms);
-  }
-
   /** The partner's clock: milliseconds since 1970. */
   now(): number {
     return this.#inside.book.now();
@@ -202,25 +193,9 @@ class ScriptedPartner {
     };
   }
 
-  /** Uses this TLS certificate until the returned function is called; ends open connections. Needs the option `tls`. */
-  replaceCertificate(pem: Pem): () => void {
-    const { tls: own } = this.#options;
-    const server = this.#server;
-    if (own === undefined || !(server instanceof https.Server)) {
-      throw new RangeError('start the partner with the option tls');
-    }
-    const present = (context: tls.SecureContextOptions): void => {
-      server.setSecureContext(context);
-      this.#disconnect();
-    };
-    present(pem);
-    return () => present(own);
-  }
-
   /** Ends all connections and closes the port. Calling it twice is harmless. */
   stop(): Promise<void> {
     this.#stopped ??= (async () => {
-      this.#inside.book.close();
       this.#released.abort();
       const closed = closeListener(this.#server);
       this.#disconnect();

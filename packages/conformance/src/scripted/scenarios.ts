@@ -6,7 +6,7 @@
  *
  * A table: one entry per scenario, read by id.
  */
-import type { ClauseId } from '@duebridge/contract';
+import { Refusal, type ClauseId } from '@duebridge/contract';
 import { pause } from '../clock.ts';
 import { recordOf, type Call } from './behaviour.ts';
 import {
@@ -83,12 +83,10 @@ export interface Scenario extends Required<Fault> {
   readonly strict?: true;
   /** The platform may pause the partner afterwards. */
   readonly last?: true;
-  /** Of a token: a call with it is correct; then each variant has its own payment. */
+  /** Of a token: a call with it is correct. Then each variant has its own payment; otherwise one payment meets them in turn. */
   readonly usable?: true;
   /** Of a token: a timer must not fetch it again, so the platform is observed for a while. */
   readonly watched?: true;
-  /** The platform gets no usable token until the check ends. */
-  readonly until_healed?: true;
 }
 
 const SAME_PUT = 'Retries the same PUT, byte for byte and with backoff; the payment is pending.';
@@ -109,6 +107,9 @@ const CONTRADICTED = {
 /** The end has to be learned though one answer hides it. */
 const AT_END = { enough: 1, payment: 'ended', ends: true } as const;
 const EXPIRY = { usable: true, clauses: ['OA3', 'OA4'] } as const;
+
+/** The platform gets no usable token until the check ends. */
+const NEVER = { times: Infinity, after: 'may_stop', last: true } as const;
 
 /** A row that leaves out what is usual. */
 type Row = Pick<Scenario, 'title'> & Partial<Omit<Scenario, 'name'>>;
@@ -409,32 +410,12 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     clauses: ['PF9', 'RU4'],
   },
   'F35-fields-against-status': {
-    title: 'processing with posted_at, succeeded without it, failed without a reason',
-    caller: 'Accepts failed without a reason; polls on, then holds the payment for review.',
-    on: 'GET',
-    begin(tools) {
-      let wasProcessing = false;
-      const spoilt = after(
-        PAYMENTS,
-        fields((record) => {
-          if (record['status'] === 'processing') return { posted_at: record['initiated_at'] };
-          return { posted_at: null, failure_reason: undefined };
-        }),
-      ).begin(tools);
-      return {
-        answer(call, answer, partner) {
-          const isProcessing = recordOf(answer)?.['status'] === 'processing';
-          // One is enough: the rest are for the end, which many polls may come before.
-          if (isProcessing && wasProcessing) return undefined;
-          const reply = spoilt.answer?.(call, answer, partner);
-          wasProcessing ||= isProcessing && reply !== undefined;
-          return reply;
-        },
-      };
-    },
-    // The second comes with the end.
-    times: 2,
-    enough: 1,
+    title: 'processing with posted_at',
+    caller: 'Notes the breach, and polls on: the status alone says how a payment is.',
+    ...after(
+      READS,
+      fields((record) => ({ posted_at: record['initiated_at'] })),
+    ),
     ends: true,
     clauses: ['PF8', 'RU4'],
   },
@@ -453,7 +434,8 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
             if (record['status'] !== 'processing') ended.add(id);
             return undefined;
           }
-          const turn = tools.next(call) ?? 0;
+          const turn = tools.next(call);
+          if (turn === undefined) return undefined;
           const back = stillProcessing(record);
           const failed = { ...back, status: 'failed', failure_reason: 'Injected' };
           return { ...answer, body: turn % 2 === 0 ? back : failed };
@@ -467,9 +449,15 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     clauses: ['RU2', 'RU4'],
   },
   'F37-stale-read': {
-    title: 'An intermediate cache answers GET with an old record',
-    caller: 'Sends no-store, never reverts a status that it has seen, and keeps polling.',
-    ...after(READS, stale({ Age: '60', 'Cache-Control': 'public, max-age=120' })),
+    title:
+      'GET is answered with an old record by a cache, or with an end that lacks posted_at or its reason',
+    caller:
+      'Never reverts a status that it has seen, and keeps polling until a whole record comes.',
+    ...after(
+      READS,
+      stale({ Age: '60', 'Cache-Control': 'public, max-age=120' }),
+      fields({ posted_at: null, failure_reason: undefined }),
+    ),
     ...AT_END,
     times: 2,
     clauses: ['RU4', 'B5'],
@@ -557,11 +545,6 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     ),
     on: 'PUT',
   },
-  'F47-bad-certificate': {
-    title: 'TLS certificate that is self-signed, expired and for another host',
-    caller: 'Rejects it, sends nothing, pauses the partner and alerts; no flag disables the check.',
-    clauses: ['S3'],
-  },
 };
 
 const REFUSE_TOKEN = 'Sends no call with it, retries with backoff; payments stay pending.';
@@ -583,11 +566,13 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
     caller: 'Caps it at one hour; sets no timer from it, which would fire at once.',
     ...after(TOKENS, ...[3_600_000, 1e12, 2_147_484].map((expires_in) => grant({ expires_in }))),
     ...EXPIRY,
+    times: Infinity,
     watched: true,
   },
   'F57-early-revocation': {
     title: 'Tokens are revoked before they expire: calls get 401',
     caller: 'Renews the token once and retries the call once.',
+    ...before(TOKENS),
     ...EXPIRY,
   },
   'F59-token-type': {
@@ -603,10 +588,13 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F60-scope-shrunk': {
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
-    ...after(TOKENS, grant({ scope: 'read' })),
-    until_healed: true,
+    begin: (tools) => ({
+      ...after(TOKENS, grant({ scope: 'read' })).begin(tools),
+      authorize: ({ method }, refusal) =>
+        refusal ?? (method === 'PUT' ? new Refusal('INSUFFICIENT_SCOPE') : undefined),
+    }),
+    ...NEVER,
     clauses: ['SC1', 'ST3'],
-    last: true,
   },
   'F61-unusable-token': {
     title: 'access_token empty, with CR LF, with spaces, or of 1 MB',
@@ -627,8 +615,7 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
       { status: 400, body: { error: 'invalid_client' } },
       { status: 400, body: { error: 'invalid_scope' } },
     ),
-    until_healed: true,
-    last: true,
+    ...NEVER,
   },
   'F63-token-endpoint-down': {
     title: 'The token endpoint answers 503, not at all, or slowly',
@@ -668,7 +655,11 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
 /** Every scenario, in the order of its number. */
 export const SCENARIOS: readonly Scenario[] = [
   ...Object.entries(PAYMENT_ROWS),
-  ...Object.entries(TOKEN_ROWS).map(([name, row]) => [name, { ofTokens: true, ...row }] as const),
+  ...Object.entries(TOKEN_ROWS).map(([name, row]): readonly [string, Row] => {
+    const { variants = 1, times = variants, usable } = row;
+    const turns = usable === true ? {} : ({ variants: 1, times, inTurn: true } as const);
+    return [name, { ofTokens: true, ends: true, ...row, ...turns }];
+  }),
 ].map(([name, row]: readonly [string, Row]) => {
   const usual = row.on === 'GET' || row.on === 'both' ? ['ST3', 'RU5', 'RU4'] : ['RU5', 'ST3'];
   const clauses = (row.ofTokens === true ? REFUSED : usual) as Scenario['clauses'];

@@ -1,7 +1,7 @@
 /**
- * The state of the scripted partner: accounts, payments and clock.
- * A payment is stored as processing and ends when the partner's clock has passed its time. Every read, every move of the clock
- * and a timer check this, so that no reader sees an ended payment as processing.
+ * The state of the scripted partner: accounts and payments.
+ * A payment is stored as processing and ends when the partner's clock has passed its time. Every read settles those that are due, so
+ * that no reader sees an ended payment as processing.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -68,14 +68,12 @@ type NewPayment = Pick<
 /** The partner's memory. */
 export class Book {
   readonly #options: BookOptions;
-  #offset_ms = 0;
   readonly #accounts: Map<string, ScriptedAccount>;
   readonly #payments: StoredPayment[] = [];
   readonly #byKey = new Map<string, StoredPayment>();
   /** How many postings lowered a balance; a correct partner does it once per payment. */
   posted = 0;
   readonly #open = new Set<StoredPayment>();
-  #disarm = (): void => undefined;
 
   constructor(options: BookOptions) {
     this.#options = options;
@@ -84,7 +82,7 @@ export class Book {
 
   /** The partner's clock: milliseconds since 1970. */
   now(): number {
-    return this.#options.clock.now() + this.#offset_ms;
+    return this.#options.clock.now();
   }
 
   /** The same time in wire format. */
@@ -121,9 +119,7 @@ export class Book {
   store(payment: StoredPayment): void {
     this.#payments.push(payment);
     this.#byKey.set(payment.key, payment);
-    if (isTerminal(payment.status)) return;
-    this.#open.add(payment);
-    this.#arm();
+    if (!isTerminal(payment.status)) this.#open.add(payment);
   }
 
   /** Lowers the balance by a payment. */
@@ -143,7 +139,8 @@ export class Book {
     if (isTerminal(payment.status) && !force) return;
     this.#open.delete(payment);
     payment.status = ending.status;
-    payment.posted_at = ending.status === 'succeeded' ? this.instant() : null;
+    const posted = new Date(Math.min(this.now(), dueMs(payment))).toISOString();
+    payment.posted_at = ending.status === 'succeeded' ? posted : null;
     delete payment.failure_reason;
     if (ending.status === 'succeeded') this.post(payment);
     if (ending.status === 'failed') {
@@ -154,6 +151,7 @@ export class Book {
 
   /** The record of a payment as sent on the wire (decision 3). */
   record(payment: StoredPayment): Record<string, unknown> {
+    this.settle();
     const { key: _key, ending: _ending, accepted_ms: _accepted, ...record } = payment;
     return record;
   }
@@ -164,27 +162,6 @@ export class Book {
     for (const payment of this.#open) {
       if (dueMs(payment) <= now) this.end(payment, payment.ending);
     }
-    this.#arm();
-  }
-
-  /** Moves the clock forward and ends the payments that are then due. */
-  advance(ms: number): void {
-    this.#offset_ms += ms;
-    this.settle();
-  }
-
-  close(): void {
-    this.#disarm();
-  }
-
-  /** Sets the timer for the next payment that ends. */
-  #arm(): void {
-    this.#disarm();
-    const next = Math.min(...[...this.#open].map(dueMs));
-    if (!Number.isFinite(next)) return;
-    // A machine's clock may be behind its timers by a millisecond: this then fires again, at most every 5 ms.
-    const wait_ms = Math.max(5, next - this.now());
-    this.#disarm = this.#options.clock.after(wait_ms, () => this.settle());
   }
 }
 

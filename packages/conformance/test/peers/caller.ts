@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { JsonProblem, parseJson, type Json } from '@duebridge/contract';
-import { Agent, request, type Dispatcher } from 'undici';
+import { Agent, request } from 'undici';
 import { deadline, sleep } from '../../src/clock.ts';
 import type { Driven, Driver } from '../../src/check/drivers.ts';
 import { asObject } from '../../src/check/http.ts';
@@ -32,14 +32,13 @@ const ENDS = ['succeeded', 'failed', 'canceled'];
 /** Maximum attempts and polls for one payment; after that it is abandoned. */
 const MAX_STEPS = 1_000;
 
-/** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. `ca`: the PEM that it trusts. */
+/** Creates a small platform that pays, correct without a fault. It stops by itself when `stop` aborts. */
 export function smallPlatform(
   authentication: Authentication,
   fault: Way,
   stop: AbortSignal,
-  ca?: string,
 ): (partner_url: string) => SmallPlatform {
-  return (url) => new SmallPlatform(url, authentication, fault, stop, ca);
+  return (url) => new SmallPlatform(url, authentication, fault, stop);
 }
 
 /** The fields of a payment record that this platform knows (decision 3). */
@@ -99,29 +98,15 @@ export class SmallPlatform implements Driver {
   readonly #authentication: Authentication;
   readonly #fault: Way;
   readonly #stop: AbortSignal;
-  readonly #dispatcher: Dispatcher;
+  // Real time must not end what waits in virtual time.
+  readonly #dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 });
   #token: Promise<string> | undefined;
 
-  constructor(
-    url: string,
-    authentication: Authentication,
-    fault: Way,
-    stop: AbortSignal,
-    ca: string | undefined,
-  ) {
+  constructor(url: string, authentication: Authentication, fault: Way, stop: AbortSignal) {
     this.#url = url;
     this.#authentication = authentication;
     this.#fault = fault;
     this.#stop = stop;
-    this.#dispatcher = new Agent({
-      // Real time must not end what waits in virtual time.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      connect: {
-        ...(ca === undefined ? {} : { ca }),
-        rejectUnauthorized: fault !== 'trusts_any_certificate',
-      },
-    });
   }
 
   readonly at_once = 50;

@@ -128,7 +128,6 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', st
   ['injects_headers', 'oauth', 'F61'],
   ['own_token_for_each_call', 'oauth', 'F65'],
   ['follows_redirects', 'oauth', 'F68'],
-  ['trusts_any_certificate', 'key', 'F47'],
   ['retries_by_post', 'key', 'F02'],
   ['retries_by_post_to_the_list', 'key', 'F02'],
   ['renews_without_end', 'oauth', 'F12'],

@@ -174,7 +174,7 @@ test('a name is resolved without getaddrinfo, whose threads all partners would s
   assert.equal(answer.kind, 'reply');
 });
 
-test('an untrusted certificate ends the call, whatever the environment says', async (t) => {
+test('an untrusted certificate ends the call, whatever the environment says [F47]', async (t) => {
   const server = createServer(certificate('localhost'), (_request, response) => {
     response.end('{}');
   });
