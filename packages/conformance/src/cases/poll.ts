@@ -339,14 +339,12 @@ const p58: PartnerCase = {
     // Its ledger may use another clock; initiated_at shows how far that clock is behind.
     const behind = Math.max(0, put.sent - (instantOf(initiated_at) ?? put.sent));
     // By when a read was sent that does not show it, not by when one was sent that does: the judge may be slow.
-    const late = t.run.seen.filter(
-      ({ intent: one, reply, record }) =>
-        one === intent &&
-        record['status'] === 'processing' &&
-        reply.sent - behind - posted > MOST_LATE_MS,
-    );
+    const { seen } = t.run.spend(intent);
     t.none(
-      late.map(({ reply }) => reply),
+      seen
+        .filter(({ record }) => record['status'] === 'processing')
+        .map(({ reply }) => reply)
+        .filter(({ sent }) => sent - behind - posted > MOST_LATE_MS),
       `succeeded in every read more than ${MOST_LATE_MS / 1_000} s after posted_at`,
       (reply) => `posted_at ${show(posted_at)}, and processing in a read of ${at(reply.sent)}`,
       { level: 'should' },

@@ -233,7 +233,7 @@ async function comparePair(
       const { platform_payment_id: id, amount_in_cents: cents } = recordOf(reply) ?? {};
       const isOwn = id === intent.platform_payment_id && cents === intent.amount_in_cents;
       // The other checks must not take the record of the one payment for that of the other.
-      if (!isOwn) t.run.forget(intent);
+      if (!isOwn) t.run.payments.delete(intent.platform_payment_id);
       const own = `the payment ${show(intent.platform_payment_id)} of ${intent.amount_in_cents} cents`;
       t[severity](isOwn, `ids ${name}: ${own}`, reply, { cause });
     }
@@ -340,9 +340,11 @@ const p30: PartnerCase = {
     const put = await t.put(intent, { account_id });
     const under = await t.read(intent, { account_id });
     const hasBiller = t.target.paths.put_account_payment?.includes('{biller_id}') === true;
-    const elsewhere = hasBiller
-      ? [await t.repeat(intent, { biller_id: NO_BILLER, burst: true })]
-      : [];
+    const isAnswered = put.status !== undefined;
+    const elsewhere =
+      hasBiller && isAnswered
+        ? [await t.repeat(intent, { biller_id: NO_BILLER, burst: true })]
+        : [];
     for (const reply of [put, under, ...elsewhere].filter(holdsPayment)) {
       if (!t.equals(reply, 'payment_id', payment_id, { note: ', or a refusal' })) return;
     }

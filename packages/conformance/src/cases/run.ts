@@ -2,7 +2,7 @@
 import type { Json } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import { type More, Skipped } from '../check/findings.ts';
-import { type Exchange, type Reply, parsed, show } from '../check/http.ts';
+import { type Exchange, PREFLIGHT, type Reply, parsed, show } from '../check/http.ts';
 import type { PartnerContext, Seen } from '../check/partner-context.ts';
 import {
   type Intent,
@@ -32,9 +32,7 @@ const p59: PartnerCase = {
   stage: 'last',
   likely_cause: 'The error page of a framework or a gateway reaches the caller.',
   async run(t: PartnerContext) {
-    const all = t.run.wire.exchanges.filter(
-      ({ check }) => check !== 'preflight' && check !== 'P53',
-    );
+    const all = t.run.wire.exchanges.filter(({ check }) => check !== PREFLIGHT && check !== 'P53');
     t.given(all.length > 0, 'nothing was sent in this run');
     const errors = all.filter(({ status = 200 }) => status < 200 || status > 299);
     const level = 'should';
@@ -122,9 +120,7 @@ function repeatsTheRequest(t: PartnerContext, intent: Intent, { reply, record }:
 export function oldest({ run }: PartnerContext) {
   const { payable } = run.target.accounts;
   return run.once('the oldest payment', async () =>
-    run
-      .accepted()
-      .find(({ intent }) => intent.account_id === payable && run.putsOf(intent).length === 1),
+    run.accepted().find(({ intent, puts }) => intent.account_id === payable && puts.length === 1),
   );
 }
 
@@ -154,7 +150,8 @@ function sentAs(t: PartnerContext, intent: Intent, name: string): Json | undefin
   const id = encodeURIComponent(intent.platform_payment_id);
   const put = t.run.wire.exchanges.find(({ method, url }) => method === 'PUT' && url.endsWith(id));
   // P36 sends invalid amounts and P39 sends two ids; this check does not judge what an acceptance of those contains.
-  return ['P36', 'P39'].includes(put?.check ?? '') ? t.run.latest(intent)?.[name] : undefined;
+  const isInvalid = ['P36', 'P39'].includes(put?.check ?? '');
+  return isInvalid ? t.run.spend(intent).seen.at(-1)?.record[name] : undefined;
 }
 
 export function asItEnded(
@@ -269,9 +266,9 @@ async function sumsByEnd(
 ): Promise<{ readonly succeeded: Sums; readonly undone: Sums } | undefined> {
   const succeeded = new Map<string, number>();
   const undone = new Map<string, number>();
-  const ends = t.run.intents.map(async ({ intent }) => {
+  const ends = [...t.run.payments.values()].map(async ({ intent, seen }) => {
     // A refused payment must not exist; if a read finds it anyway, it counts.
-    const isMade = t.run.putsOf(intent).length > 0 || holdsPayment(await t.read(intent));
+    const isMade = seen.length > 0 || holdsPayment(await t.read(intent));
     if (!isMade) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;

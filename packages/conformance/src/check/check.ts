@@ -42,10 +42,7 @@ export type CallerCase = Case<CallerContext>;
 
 /** The command was wrong: exit code 3. */
 export class UsageProblem extends Error {
-  constructor(sentence: string) {
-    super(sentence);
-    this.name = 'UsageProblem';
-  }
+  override readonly name = 'UsageProblem';
 }
 
 /** The part of the budget that one check may request. */

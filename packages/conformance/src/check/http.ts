@@ -28,10 +28,7 @@ const MAX_KEPT_EXCHANGES = 5_000;
 
 /** Thrown when the server no longer answers; the runner stops the run. */
 export class Silent extends Error {
-  constructor(reason: string) {
-    super(reason);
-    this.name = 'Silent';
-  }
+  override readonly name = 'Silent';
 }
 
 /** One request and its result, safe to show: secrets are masked. */
@@ -57,32 +54,37 @@ export interface Exchange {
   readonly received?: true;
 }
 
-/** A reply as the checks see it. */
-export interface Reply {
-  readonly exchange: Exchange;
+/** What was received, before masking. */
+export interface Came {
   /** Undefined when no answer arrived, or it was not HTTP. */
-  readonly status: number | undefined;
+  readonly status?: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
+  /** Why no answer came, for people. */
+  readonly problem?: string;
+  /** The code of the error that kept an answer away, such as ECONNREFUSED, or TIMEOUT. */
+  readonly error?: string;
+  /** True when the request has to be sent again. */
+  readonly again?: boolean;
+}
+
+/** A reply as the checks see it. */
+export interface Reply extends Came {
+  readonly exchange: Exchange;
   /** The body read strictly; undefined when it is not JSON. */
-  readonly json: Json | undefined;
+  readonly json?: Json;
   /** What is wrong with the body as JSON; undefined when nothing is. */
-  readonly json_problem: string | undefined;
-  /** The code of the error that kept an answer away, such as ECONNREFUSED. */
-  readonly error: string | undefined;
+  readonly json_problem?: string;
   /** When the request left and when its answer was read, in milliseconds since 1970. */
   readonly sent: number;
   readonly came: number;
 }
 
-/** Requests in a row that nobody answered after which the server may be dead, not slow. */
-const MOST_SILENT = 4;
+/** The name under which pre-flight exchanges are recorded. */
+export const PREFLIGHT = 'preflight';
 
 /** Requests in a row that nobody answered, or a gateway did in the server's place, which may be an outage. */
 const MOST_OUT = 6;
-
-/** In as many checks they must have come: one check may send many requests of one kind, and the server may fail on that kind. */
-const CHECKS_OF_AN_OUTAGE = 3;
 
 /** No answer, that of a gateway in the server's place, or that the server is too busy. */
 export function isOut({ status, answer_headers, no_answer, received }: Exchange): boolean {
@@ -101,8 +103,6 @@ export interface Outgoing {
   readonly timeout_ms?: number;
   /** True to send it over its own connection, so that a balancer may choose another replica. */
   readonly fresh?: boolean;
-  /** True for a POST that may be sent again, because a second token does no harm. Any other POST has its own connection. */
-  readonly repeatable?: boolean;
   /** True for one of many requests meant to arrive together: its duration says nothing about the server. */
   readonly burst?: boolean;
   /** True for a call that was received instead of sent. */
@@ -126,11 +126,11 @@ export class Wire {
   readonly #clock: Clock;
   readonly #stop: AbortSignal;
   #count = 0;
-  /** The latest exchanges in a row in which the server was away, and whether nobody answered at all. */
-  #away: (Pick<Exchange, 'check'> & { readonly isSilent: boolean })[] = [];
-  /** The first read that was answered: whether it is answered again tells an outage from a server that fails on one kind of request. */
-  #answered: { readonly check: string; readonly out: Outgoing } | undefined;
-  #asksAgain = false;
+  /** How many exchanges in a row came to nothing because the server was away. */
+  #out = 0;
+  /** The last request of the pre-flight that was answered: whether it is again tells an outage from a server that fails on others. */
+  #probe: Outgoing | undefined;
+  #isProbing = false;
   #isOutage = false;
 
   /** `ca_file`: PEM of an additional trusted authority. `stop` aborts everything in progress. */
@@ -166,53 +166,37 @@ export class Wire {
   async send(check: string, out: Outgoing): Promise<Reply> {
     const { away } = this;
     if (away !== undefined) throw new Silent(away);
+    const reply = await this.#attempt(check, out);
+    if (isOut(reply.exchange)) {
+      this.#out += 1;
+      if (this.#out >= MOST_OUT) await this.#lookForOutage();
+    } else if (reply.status !== undefined) {
+      // A connection that the judge itself cut says nothing of the server.
+      this.forgive();
+      if (check === PREFLIGHT) this.#probe = out;
+    }
+    return reply;
+  }
+
+  async #attempt(check: string, out: Outgoing): Promise<Reply> {
     this.#stop.throwIfAborted();
-    const mayRepeat = out.method !== 'POST' || out.repeatable === true;
-    for (let fresh = out.fresh === true || !mayRepeat; ; fresh = true) {
-      const sent = this.#clock.now();
-      const started = this.#clock.elapsed();
+    for (let fresh = out.fresh === true; ; fresh = true) {
+      const [sent, started] = [this.#clock.now(), this.#clock.elapsed()];
       const came = await this.#exchange(out, fresh);
       const reply = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
-      if (came.again === true) continue;
-      const isSilent = came.status === undefined && came.silent === true;
-      if (isOut(reply.exchange)) {
-        this.#away.push({ check, isSilent });
-        await this.#lookForOutage();
-      } else if (came.status !== undefined) {
-        // A connection that the judge itself cut says nothing of the server.
-        this.forgive();
-        if (out.method === 'GET') this.#answered ??= { check, out };
-      }
-      return reply;
+      if (came.again !== true) return reply;
     }
   }
 
   /** After so many requests without an answer: asks again what the server has answered before. */
   async #lookForOutage(): Promise<void> {
-    if (!this.#isLikelyOut() || this.#asksAgain || this.#isOutage) return;
-    if (this.#answered === undefined) {
-      this.#isOutage = true;
-      return;
-    }
-    this.#asksAgain = true;
-    try {
-      const { check, out } = this.#answered;
-      const [sent, started] = [this.#clock.now(), this.#clock.elapsed()];
-      const came = await this.#exchange(out, true);
-      const { exchange } = this.keep(check, out, came, sent, this.#clock.elapsed() - started);
-      if (!isOut(exchange)) this.forgive();
-      // Another request may have been answered meanwhile, or a restart have begun.
-      else if (this.#isLikelyOut()) this.#isOutage = true;
-    } finally {
-      this.#asksAgain = false;
-    }
-  }
-
-  #isLikelyOut(): boolean {
-    const silent = this.#away.slice(-MOST_SILENT).filter(({ isSilent }) => isSilent);
-    const checks = new Set(this.#away.map(({ check }) => check));
-    const isOut = this.#away.length >= MOST_OUT && checks.size >= CHECKS_OF_AN_OUTAGE;
-    return isOut || silent.length >= MOST_SILENT;
+    if (this.#probe === undefined || this.#isProbing || this.#isOutage) return;
+    this.#isProbing = true;
+    const { exchange } = await this.#attempt(PREFLIGHT, this.#probe);
+    this.#isProbing = false;
+    if (!isOut(exchange)) this.forgive();
+    // Another request may have been answered meanwhile, or a restart have begun.
+    else if (this.#out >= MOST_OUT) this.#isOutage = true;
   }
 
   /** Records an exchange, including one made by other means than `send`. */
@@ -237,30 +221,20 @@ export class Wire {
       ...(out.received === true ? { received: true } : {}),
     };
     if (this.exchanges.length < MAX_KEPT_EXCHANGES) this.exchanges.push(exchange);
-    const { json, json_problem } = readJson(came);
-    return {
-      exchange,
-      status: came.status,
-      headers: came.headers,
-      text: came.text,
-      json,
-      json_problem,
-      error: came.error,
-      sent,
-      came: sent + duration,
-    };
+    const read = came.status === undefined ? { json_problem: 'no answer' } : readJson(came.text);
+    return { ...came, ...read, exchange, sent, came: sent + duration };
   }
 
   /** That the server stopped answering, whatever was asked, in a sentence: then what it did not answer says nothing about its rules. */
   get away(): string | undefined {
     return this.#isOutage
-      ? `The server did not answer ${this.#away.length} requests in a row: see its log, and run again.`
+      ? `The server did not answer ${this.#out} requests in a row: see its log, and run again.`
       : undefined;
   }
 
   /** Forgets the unanswered requests, because the server answers, or is being restarted. */
   forgive(): void {
-    this.#away = [];
+    this.#out = 0;
     this.#isOutage = false;
   }
 
@@ -324,14 +298,15 @@ export class Wire {
       if (this.#stop.aborted) throw this.#stop.reason;
       if (cut.signal.aborted) return nothing(ON_PURPOSE);
       if (late.signal.aborted) {
-        return { ...nothing(`no complete response within ${timeout_ms / 1000} s`), silent: true };
+        const problem = `no complete response within ${timeout_ms / 1000} s`;
+        return { ...nothing(problem), error: 'TIMEOUT' };
       }
       const code = errorCode(error);
       // A server may close a kept connection while a request is on its way, and a client sends such a request again (RFC 9110, 9.2.2).
       if (!fresh && !hasAnswered && CLOSED.includes(code)) {
         return { ...nothing(`no answer (${code}): sent again on a new connection`), again: true };
       }
-      return { ...nothing(`no answer (${code})`), silent: REFUSED.includes(code), error: code };
+      return { ...nothing(`no answer (${code})`), error: code };
     } finally {
       late.cancel();
     }
@@ -392,19 +367,6 @@ function formEncoded(value: string): string {
   return new URLSearchParams({ '': value }).toString().slice(1);
 }
 
-/** What was received, before masking. */
-export interface Came {
-  readonly status?: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly text: string;
-  readonly problem?: string;
-  readonly silent?: boolean;
-  /** The code of the error that kept an answer away. */
-  readonly error?: string;
-  /** True when the request has to be sent again. */
-  readonly again?: boolean;
-}
-
 /** Why there is no answer to a request whose connection the judge itself closed. */
 const ON_PURPOSE = 'the judge closed the connection on purpose before the response';
 
@@ -451,15 +413,8 @@ export function asObject(json: Json | undefined): Readonly<Record<string, Json>>
     : undefined;
 }
 
-/** A recorded body as an object; undefined when it is not an object. */
-export function parsed(text: string): Readonly<Record<string, Json>> | undefined {
-  try {
-    return asObject(parseJson(text));
-  } catch (error) {
-    if (error instanceof JsonProblem) return undefined;
-    throw error;
-  }
-}
+/** A body as an object; undefined when it is not an object. */
+export const parsed = (text: string) => asObject(readJson(text).json);
 
 /** A JSON value as sent on the wire, shortened for a sentence. */
 export function show(value: Json | undefined): string {
@@ -469,13 +424,12 @@ export function show(value: Json | undefined): string {
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
-function readJson(came: Came): { json: Json | undefined; json_problem: string | undefined } {
-  if (came.status === undefined) return { json: undefined, json_problem: 'no answer' };
+function readJson(text: string): Pick<Reply, 'json' | 'json_problem'> {
   try {
-    return { json: parseJson(came.text), json_problem: undefined };
+    return { json: parseJson(text) };
   } catch (error) {
     if (!(error instanceof JsonProblem)) throw error;
-    return { json: undefined, json_problem: error.problem };
+    return { json_problem: error.problem };
   }
 }
 
@@ -504,9 +458,6 @@ function errorCode(error: unknown): string {
 
 /** The connection ended before an answer began. */
 const CLOSED: readonly string[] = ['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'];
-
-/** Nobody can be reached. */
-const REFUSED: readonly string[] = ['ECONNREFUSED', 'UND_ERR_CONNECT_TIMEOUT', 'EHOSTUNREACH'];
 
 /** A curl command that repeats an exchange. Secrets appear as shell variables, so that it can be pasted, mailed and kept. */
 export function curl({ method, url, request_headers, request_body }: Exchange): string {

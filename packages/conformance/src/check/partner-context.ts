@@ -32,12 +32,6 @@ const USUAL_WINDOW_SECONDS = 60;
  */
 const WINDOWS_IN_A_ROW = 3;
 
-/** A requested payment, and when, in milliseconds since 1970. */
-export interface Asked {
-  readonly intent: Intent;
-  readonly at: number;
-}
-
 /** A reply that contained the record of a payment. */
 export interface Seen {
   readonly reply: Reply;
@@ -54,6 +48,26 @@ export interface Life {
   readonly last: Reply;
 }
 
+/** A payment of this run, under its own id. */
+interface Payment {
+  readonly intent: Intent;
+  /** When it was requested, in milliseconds since 1970. */
+  readonly at: number;
+  /** Every record that the server returned for it, in order. */
+  readonly seen: Seen[];
+  /** Its polling to the end, once a check has asked for it. */
+  life?: Promise<Life>;
+}
+
+/** The records in the answers to the PUTs of a payment. */
+const putsOf = ({ seen }: Payment): Seen[] =>
+  seen.filter(({ reply }) => reply.exchange.method === 'PUT');
+
+/** The latest record of a payment under its own id. */
+const latestOf = ({ intent, seen }: Payment): PaymentFields | undefined =>
+  seen.findLast(({ record }) => record['platform_payment_id'] === intent.platform_payment_id)
+    ?.record;
+
 /** Fields of the form at the partner's token endpoint; undefined omits one. */
 export type TokenForm = Partial<
   Record<'grant_type' | 'client_id' | 'client_secret' | 'scope', string | undefined>
@@ -62,10 +76,10 @@ export type TokenForm = Partial<
 /** Shared by all checks of one run. */
 export class PartnerRun extends Run<PartnerTarget> {
   readonly history: History;
-  /** Every payment requested under its own id. */
-  readonly intents: Asked[] = [];
-  /** Every record of a payment that the server returned, in order. */
-  readonly seen: (Seen & { readonly intent: Intent })[] = [];
+  /** Every payment requested, by its id. */
+  readonly payments = new Map<string, Payment>();
+  /** The latest repeats in a row that got no answer in time. */
+  hungRepeats: Reply[] = [];
   /** True once an account at rest was seen to change; its balance then proves nothing. */
   unsettled = false;
   /** Cents requested so far. */
@@ -93,59 +107,43 @@ export class PartnerRun extends Run<PartnerTarget> {
     return this.endsLater ? 0 : Math.min(seconds * 1_000, this.pace.longest_wait_ms);
   }
 
-  /** The payment as requested under the id of this intent; undefined before its first request. */
-  asked({ platform_payment_id }: Intent): Asked | undefined {
-    return this.intents.find(({ intent }) => intent.platform_payment_id === platform_payment_id);
-  }
-
-  /** Counts a new payment against the cap. Throws Skipped when it would exceed the cap. */
-  spend(intent: Intent): void {
-    if (this.asked(intent) !== undefined) return;
+  /** The payment of an intent. Counts a new one against the cap; throws Skipped when it would exceed the cap. */
+  spend(intent: Intent): Payment {
+    const { platform_payment_id: id, amount_in_cents: cents } = intent;
+    const known = this.payments.get(id);
+    if (known !== undefined) return known;
     const cap = this.target.spending_cap_in_cents;
-    if (cap !== undefined && this.asked_in_cents + intent.amount_in_cents > cap) {
+    if (cap !== undefined && this.asked_in_cents + cents > cap) {
       throw new Skipped(
-        `its payment of ${intent.amount_in_cents} cents would exceed the spending cap of ${cap}: raise spending_cap_in_cents`,
+        `its payment of ${cents} cents would exceed the spending cap of ${cap}: raise spending_cap_in_cents`,
         'wanting',
       );
     }
-    this.asked_in_cents += intent.amount_in_cents;
-    this.intents.push({ intent, at: this.now() });
+    this.asked_in_cents += cents;
+    const payment = { intent, at: this.now(), seen: [] };
+    this.payments.set(id, payment);
+    return payment;
   }
 
-  /** Drops a requested payment that the server took for another one: it has no record of its own. */
-  forget(intent: Intent): void {
-    const asked = this.asked(intent);
-    if (asked !== undefined) this.intents.splice(this.intents.indexOf(asked), 1);
+  /** Every record of a payment that the server returned. */
+  get seen(): readonly Seen[] {
+    return [...this.payments.values()].flatMap(({ seen }) => seen);
   }
 
-  /** The payments whose PUT was answered with a record, each with its first one. */
-  accepted(): { readonly intent: Intent; readonly first: Seen }[] {
-    return this.intents.flatMap(({ intent }) => {
-      const [first] = this.putsOf(intent);
-      return first === undefined ? [] : { intent, first };
+  /** The payments whose PUT was answered with a record, each with those records. */
+  accepted(): { readonly intent: Intent; readonly first: Seen; readonly puts: readonly Seen[] }[] {
+    return [...this.payments.values()].flatMap((payment) => {
+      const puts = putsOf(payment);
+      const [first] = puts;
+      return first === undefined ? [] : { intent: payment.intent, first, puts };
     });
-  }
-
-  /** The records in the answers to the PUTs of a payment. */
-  putsOf({ platform_payment_id: id }: Intent): readonly Seen[] {
-    return this.seen.filter(
-      ({ intent, reply }) => intent.platform_payment_id === id && reply.exchange.method === 'PUT',
-    );
-  }
-
-  /** The latest record of a payment under its own id. */
-  latest({ platform_payment_id: id }: Intent): PaymentFields | undefined {
-    return this.seen.findLast(
-      ({ intent, record }) =>
-        intent.platform_payment_id === id && record['platform_payment_id'] === id,
-    )?.record;
   }
 
   /** The payments that were polled to their end, each with the record that showed it. */
   async ended(): Promise<{ readonly intent: Intent; readonly end: PaymentFields }[]> {
-    const lives = this.intents.map(async ({ intent }) => {
-      const life = await this.known<Life>(lifeOf(intent));
-      return life?.end === undefined ? [] : [{ intent, end: life.end.record }];
+    const lives = [...this.payments.values()].map(async ({ intent, life }) => {
+      const end = (await life)?.end;
+      return end === undefined ? [] : [{ intent, end: end.record }];
     });
     return (await Promise.all(lives)).flat();
   }
@@ -154,8 +152,9 @@ export class PartnerRun extends Run<PartnerTarget> {
   remember(): void {
     const { base_url, biller_id } = this.target;
     this.history.add(
-      this.intents.flatMap(({ intent, at }) => {
-        const record = this.latest(intent);
+      [...this.payments.values()].flatMap((payment) => {
+        const { intent, at } = payment;
+        const record = latestOf(payment);
         const made_at = new Date(at).toISOString();
         return record === undefined ? [] : { base_url, biller_id, intent, made_at, record };
       }),
@@ -187,7 +186,6 @@ export class PartnerRun extends Run<PartnerTarget> {
       url: authentication.token_url,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams(given).toString(),
-      repeatable: true,
       timeout_ms,
     });
     const token = accessToken(reply);
@@ -219,9 +217,6 @@ export function accessToken(reply: Reply): string | undefined {
   return typeof token === 'string' && /^[\x21-\x7e]+$/.test(token) ? token : undefined;
 }
 
-/** The name of a payment's life among what a run finds out once. */
-const lifeOf = ({ platform_payment_id }: Intent): string => `life ${platform_payment_id}`;
-
 /** Minimum age of a payment that can show that payments are kept (P35, P54). */
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
@@ -230,6 +225,9 @@ const MAX_MISSING = 5;
 
 /** Access tokens fetched for one request: a token may live for seconds only, and the request may be queued for longer. */
 const MOST_RENEWALS = 3;
+
+/** Repeats in a row without an answer after which no other is tried: a server may hang once. */
+const MOST_HUNG = 2;
 
 /** Number of polls of a payment whose end this run does not wait for. */
 const POLLS_WITHOUT_WAITING = 2;
@@ -245,12 +243,10 @@ export interface Subject {
   readonly reads: readonly [Reply, ...Reply[]];
 }
 
-/** How a request authenticates: as declared, not at all, or with these headers. */
-export type Proof = 'declared' | 'none' | Headers;
-
 /** What a call may do otherwise; the rest is as Outgoing has it. */
 type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_ms'> & {
-  readonly proof?: Proof;
+  /** The headers that authenticate it: as declared, unless given. */
+  readonly proof?: Headers;
   /** The account in the path, when it is not that of the payment. */
   readonly account_id?: string;
 };
@@ -267,19 +263,17 @@ export class PartnerContext extends Context<PartnerRun> {
   async call(
     operation: PartnerOperation,
     values: Readonly<Record<string, string>>,
-    { proof = 'declared', account_id: _elsewhere, ...options }: CallOptions = {},
+    { proof, account_id: _elsewhere, ...options }: CallOptions = {},
   ): Promise<Reply> {
     const { run, check } = this;
     const method = operation === 'put_account_payment' ? 'PUT' : 'GET';
     const out = { ...options, method, url: run.url(operation, values) };
+    if (proof !== undefined) return this.send(out, async () => proof);
     for (let renewals = 0; ; renewals += 1) {
-      let given: Headers = proof === 'none' || proof === 'declared' ? {} : proof;
-      const reply = await this.send(out, async () => {
-        if (proof === 'declared') given = await run.credential(check);
-        return given;
-      });
-      const renews = proof === 'declared' && this.target.authentication.method === 'oauth';
-      if (reply.status !== 401 || !renews || renewals >= MOST_RENEWALS) return reply;
+      let given: Headers = {};
+      const reply = await this.send(out, async () => (given = await run.credential(check)));
+      const isKey = this.target.authentication.method === 'key';
+      if (reply.status !== 401 || isKey || renewals >= MOST_RENEWALS) return reply;
       await run.dropAccess(given['authorization']);
     }
   }
@@ -327,7 +321,10 @@ export class PartnerContext extends Context<PartnerRun> {
     return this[level](!holdsPayment(read), expected, read, more);
   }
 
-  /** Puts a payment. `change` replaces parts of the request, not of the intent. */
+  /**
+   * Puts a payment. `change` replaces parts of the request, not of the intent. Where the server has left repeats without an answer, the
+   * last of them stands for all that follow: each would take as long as a request may.
+   */
   async put(
     intent: Intent,
     {
@@ -335,11 +332,16 @@ export class PartnerContext extends Context<PartnerRun> {
       ...change
     }: CallOptions & { readonly fields?: Readonly<Record<string, unknown>> } = {},
   ): Promise<Reply> {
-    this.run.spend(intent);
-    return this.#note(
-      intent,
-      await this.repeat(intent, { body: instruction(intent, fields), ...change }),
-    );
+    const { run } = this;
+    const isRepeat = run.payments.has(intent.platform_payment_id);
+    run.spend(intent);
+    const [hung] =
+      isRepeat && change.proof === undefined ? run.hungRepeats.slice(MOST_HUNG - 1) : [];
+    if (hung !== undefined) return hung;
+    const reply = await this.repeat(intent, { body: instruction(intent, fields), ...change });
+    if (isRepeat && reply.error === 'TIMEOUT' && change.burst !== true) run.hungRepeats.push(reply);
+    else if (isRepeat && reply.status !== undefined) run.hungRepeats = [];
+    return this.#note(intent, reply);
   }
 
   /** Puts a payment without counting it, or its record, as one of this run: it belongs to an earlier run, or to another path. */
@@ -432,7 +434,8 @@ export class PartnerContext extends Context<PartnerRun> {
 
   /** Polls a payment until it ends or the declared window is over; once for all checks that ask. */
   end(intent: Intent, options: CallOptions = {}): Promise<Life> {
-    return this.run.once(lifeOf(intent), () => this.#poll(intent, options));
+    const payment = this.run.spend(intent);
+    return (payment.life ??= this.#poll(payment, options));
   }
 
   /** Like `end`, but skips when the payment did not end in the window: P50 reports that. */
@@ -474,20 +477,21 @@ export class PartnerContext extends Context<PartnerRun> {
   /** Remembers a record of a payment of this run. */
   #note(intent: Intent, reply: Reply): Reply {
     const record = recordOf(reply);
-    if (record !== undefined && holdsPayment(reply)) this.run.seen.push({ intent, reply, record });
+    const payment = this.run.payments.get(intent.platform_payment_id);
+    if (record !== undefined && holdsPayment(reply)) payment?.seen.push({ reply, record });
     return reply;
   }
 
-  async #poll(intent: Intent, options: CallOptions): Promise<Life> {
+  async #poll(payment: Payment, options: CallOptions): Promise<Life> {
     const { run } = this;
     const reads: Seen[] = [];
     // From its acceptance: before, the request may have waited for its turn here.
-    const accepted = run.putsOf(intent)[0]?.reply.came ?? run.asked(intent)?.at ?? run.now();
+    const accepted = putsOf(payment)[0]?.reply.came ?? payment.at;
     const deadline = accepted + run.window_ms + WINDOW_SLACK_MS;
     let wait = run.pace.poll_first_ms;
     let missing = 0;
     for (let polls = 1; ; polls += 1) {
-      const last = await this.read(intent, options);
+      const last = await this.read(payment.intent, options);
       const record = recordOf(last);
       if (record !== undefined) {
         const read = { reply: last, record };

@@ -5,14 +5,11 @@
  */
 import type { Headers } from './context.ts';
 import type { ConfigProblem } from './findings.ts';
-import { isSuccess, tell, type Reply } from './http.ts';
+import { isSuccess, PREFLIGHT, tell, type Reply } from './http.ts';
 import { accessToken, type PartnerRun } from './partner-context.ts';
 
 /** Maximum wait for the first answer. Together with the connection it stays below ten seconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
-
-/** The name under which pre-flight exchanges are recorded. */
-export const PREFLIGHT = 'preflight';
 
 /** Tests a partner's server. Returns undefined when the checks can begin. */
 export async function partnerPreflight(run: PartnerRun): Promise<ConfigProblem | undefined> {
@@ -59,7 +56,7 @@ export interface Place {
 
 /** Why no connection was made, as the sentence to report; undefined when there was one. */
 function unreachable(code: string | undefined, { url, name, ca_file }: Place): string | undefined {
-  if (code === undefined || code === 'UND_ERR_SOCKET' || /^(?:HPE_|UND_ERR_RES)/.test(code)) return;
+  if (code === undefined || /^(?:TIMEOUT|UND_ERR_SOCKET|HPE_|UND_ERR_RES)/.test(code)) return;
   const { hostname, protocol, port } = new URL(url);
   const isSecure = protocol === 'https:';
   const place = `${hostname}:${port || (isSecure ? 443 : 80)}`;

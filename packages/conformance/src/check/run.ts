@@ -176,14 +176,9 @@ export class Run<T extends Target = Target> {
 
   /** Facts that several checks need and one run determines once. */
   once<F>(name: string, find: () => Promise<F>): Promise<F> {
-    const known = this.known<F>(name) ?? find();
+    const known = (this.#once.get(name) as Promise<F> | undefined) ?? find();
     this.#once.set(name, known);
     return known;
-  }
-
-  /** Such a fact, if somebody has asked for it. */
-  known<F>(name: string): Promise<F> | undefined {
-    return this.#once.get(name) as Promise<F> | undefined;
   }
 
   /** Does what must work before anything is judged, and keeps the problem that it found. */

@@ -11,10 +11,7 @@ import { partnerRoutes } from '@duebridge/contract';
 
 /** The target cannot be used as given: exit code 2, with one sentence that says what to fix. */
 export class TargetProblem extends Error {
-  constructor(sentence: string) {
-    super(sentence);
-    this.name = 'TargetProblem';
-  }
+  override readonly name = 'TargetProblem';
 }
 
 /** The contents of the target file before flags: a JSON object, not checked yet. */
@@ -56,78 +53,65 @@ type Read<T> = (value: unknown, at: Place) => T;
 
 const isMissing = (value: unknown): boolean => value === undefined || value === null;
 
-const optional =
-  <T>(read: Read<T>): Read<T | undefined> =>
-  (value, at) =>
-    isMissing(value) ? undefined : read(value, at);
-
 const usual =
-  <T>(read: Read<T>, otherwise: T): Read<T> =>
+  <T, U>(read: Read<T>, otherwise: U): Read<T | U> =>
   (value, at) =>
     isMissing(value) ? otherwise : read(value, at);
 
-/** A non-empty string; `flag` sets it on the command line. */
-const text =
-  (flag?: string): Read<string> =>
-  (value, { name }) => {
-    if (isMissing(value)) {
-      const orWith = flag === undefined ? '' : ` or with ${flag}`;
-      throw new TargetProblem(`${name} is missing: set it in the file${orWith}.`);
-    }
-    if (typeof value === 'string' && value !== '') return value;
-    throw new TargetProblem(`${name} must be a non-empty string.`);
-  };
+const optional = <T>(read: Read<T>): Read<T | undefined> => usual(read, undefined);
+
+/** A non-empty string. */
+const text: Read<string> = (value, { name }) => {
+  if (isMissing(value)) {
+    throw new TargetProblem(`${name} is missing: set it in the file, or with its flag (--help).`);
+  }
+  if (typeof value === 'string' && value !== '') return value;
+  throw new TargetProblem(`${name} must be a non-empty string.`);
+};
 
 /** A string that may stand in an environment variable instead, which `NAME_env` names. */
-const secret =
-  (flag?: string): Read<string> =>
-  (value, at) => {
-    const short = at.name.split('.').at(-1) ?? '';
-    const variable = optional(text())(at.beside[`${short}_env`], at);
-    if (variable === undefined) return text(flag)(value, at);
-    const given = at.env[variable];
-    if (given !== undefined && given !== '') return given;
-    throw new TargetProblem(`${at.name} is in the variable ${variable}, which is not set.`);
-  };
+const secret: Read<string> = (value, at) => {
+  const short = at.name.split('.').at(-1) ?? '';
+  const variable = optional(text)(at.beside[`${short}_env`], at);
+  if (variable === undefined) return text(value, at);
+  const given = at.env[variable];
+  if (given !== undefined && given !== '') return given;
+  throw new TargetProblem(`${at.name} is in the variable ${variable}, which is not set.`);
+};
 
 /** A secret that is sent in a header unchanged. */
-const headerSecret =
-  (flag?: string): Read<string> =>
-  (value, at) => {
-    const given = secret(flag)(value, at);
-    if (!/[^\x21-\x7e]/.test(given)) return given;
-    throw new TargetProblem(
-      `${at.name} contains a space or a non-ASCII character, which a header cannot carry unencoded.`,
-    );
-  };
+const headerSecret: Read<string> = (value, at) => {
+  const given = secret(value, at);
+  if (!/[^\x21-\x7e]/.test(given)) return given;
+  throw new TargetProblem(
+    `${at.name} contains a space or a non-ASCII character, which a header cannot carry unencoded.`,
+  );
+};
 
 const headerName: Read<string> = (value, at) => {
-  const given = text('--header')(value, at);
+  const given = text(value, at);
   if (/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(given)) return given;
-  throw new TargetProblem(`"${given}" is not a valid header name: fix --header.`);
+  throw new TargetProblem(`"${given}" is not a valid header name: fix ${at.name}.`);
 };
 
 /** An http or https URL without user, query and fragment; plain http only on this machine or where that is allowed. */
-const url =
-  (flag?: string): Read<string> =>
-  (value, at) => {
-    const given = text(flag)(value, at);
-    const fix = `fix ${flag ?? at.name}`;
-    const parsed = URL.canParse(given) ? new URL(given) : undefined;
-    if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol)) {
-      throw new TargetProblem(`${at.name} is not an http or https URL: ${fix}.`);
-    }
-    if ([parsed.username, parsed.password, parsed.search, parsed.hash].some((part) => part)) {
-      throw new TargetProblem(`${at.name} must not contain a user, query or fragment: ${fix}.`);
-    }
-    const isPlain = parsed.protocol === 'http:' && !isLoopback(parsed.hostname);
-    if (!isPlain || at.env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] === '1') return given;
-    throw new TargetProblem(
-      `${at.name} is plain http, which exposes the credentials: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
-    );
-  };
+const url: Read<string> = (value, at) => {
+  const given = text(value, at);
+  const parsed = URL.canParse(given) ? new URL(given) : undefined;
+  if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol)) {
+    throw new TargetProblem(`${at.name} is not an http or https URL: fix it.`);
+  }
+  if ([parsed.username, parsed.password, parsed.search, parsed.hash].some((part) => part)) {
+    throw new TargetProblem(`${at.name} must not contain a user, query or fragment: fix it.`);
+  }
+  const isPlain = parsed.protocol === 'http:' && !isLoopback(parsed.hostname);
+  if (!isPlain || at.env['DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES'] === '1') return given;
+  throw new TargetProblem(
+    `${at.name} is plain http, which exposes the credentials: use https, or set DUEBRIDGE_ALLOW_PRIVATE_ADDRESSES=1 for a test network.`,
+  );
+};
 
-const baseUrl: Read<string> = (value, at) => url('--base-url')(value, at).replace(/\/+$/, '');
+const baseUrl: Read<string> = (value, at) => url(value, at).replace(/\/+$/, '');
 
 const count: Read<number> = (value, { name }) => {
   const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
@@ -156,7 +140,7 @@ const kind = valid(
 
 /** A file with at least one certificate in PEM form. */
 const certificateFile: Read<string> = (value, at) => {
-  const file = text('--ca')(value, at);
+  const file = text(value, at);
   try {
     void new X509Certificate(readFileSync(file));
     return file;
@@ -212,13 +196,13 @@ export type Authentication =
       readonly scope: string;
     };
 
-const KEY_FIELDS = { header: headerName, key: headerSecret('--key or DUEBRIDGE_CONFORM_KEY') };
+const KEY_FIELDS = { header: headerName, key: headerSecret };
 
 const OAUTH_FIELDS = {
-  token_url: url('--token-url'),
-  client_id: text('--client-id'),
-  client_secret: secret('--client-secret or DUEBRIDGE_CONFORM_CLIENT_SECRET'),
-  scope: usual(text(), 'read write'),
+  token_url: url,
+  client_id: text,
+  client_secret: secret,
+  scope: usual(text, 'read write'),
 };
 
 const authentication: Read<Authentication> = (value, at) => {
@@ -252,7 +236,7 @@ const path =
   (operation: PartnerOperation, last: string): Read<string | null> =>
   (value, at) => {
     if (value === null && ['get_balance', 'get_payment'].includes(operation)) return null;
-    const template = usual(text(), partnerRoutes[operation].path)(value, at);
+    const template = usual(text, partnerRoutes[operation].path)(value, at);
     if (value !== null && template.startsWith('/') && template.includes(`{${last}}`))
       return template;
     throw new TargetProblem(`${at.name} is invalid: it must start with "/" and contain {${last}}.`);
@@ -270,17 +254,17 @@ const readPartner = object({
   base_url: baseUrl,
   authentication,
   paths: object(PATHS),
-  biller_id: text('--biller'),
+  biller_id: text,
   accounts: object({
     /** An active account that the judge may pay. */
-    payable: text('--account'),
+    payable: text,
     /** Another active account, for P30. */
-    other: optional(text()),
+    other: optional(text),
     /** An id that belongs to no account. */
-    unknown: usual(text(), 'no-such-account-duebridge'),
-    inactive: optional(text()),
+    unknown: usual(text, 'no-such-account-duebridge'),
+    inactive: optional(text),
     /** An account whose payments the partner cancels, for P53. */
-    canceled: optional(text()),
+    canceled: optional(text),
   }),
   limits: object({
     min_amount_in_cents: usual(count, 1),
@@ -290,7 +274,7 @@ const readPartner = object({
   /** Every payment ends within this time; absent when the partner declares none. */
   terminal_window_seconds: optional(count),
   /** Shell command that restarts the server under test (P66). */
-  restart_command: optional(text()),
+  restart_command: optional(text),
   /** Maximum cents that one run may request; absent when no cap was declared. */
   spending_cap_in_cents: optional(count),
   /** PEM file of an additional trusted authority. */
@@ -302,25 +286,25 @@ export type PartnerTarget = ReturnType<typeof readPartner>;
 
 const readCaller = object({
   /** Address and port on which the scripted partner listens. */
-  host: usual(text(), '127.0.0.1'),
+  host: usual(text, '127.0.0.1'),
   port: usual(count, 4300),
   /** The address registered with the platform, when it differs from host and port. */
-  public_url: optional(url()),
+  public_url: optional(url),
   /** PEM files of the scripted partner's TLS key and certificate. */
-  tls: optional(object({ cert_file: text(), key_file: text() })),
+  tls: optional(object({ cert_file: text, key_file: text })),
   authentication,
-  biller_id: text(),
-  account_id: text(),
+  biller_id: text,
+  account_id: text,
   /** Another account of that biller, for C01. */
-  other_account_id: optional(text()),
+  other_account_id: optional(text),
   /** Shell command that restarts the platform under test (C14). */
-  restart_command: optional(text()),
+  restart_command: optional(text),
   /** Maximum wait for the platform's next call; only if it is declared, a longer silence counts against the platform. */
   patience_seconds: optional(count),
   /** Shell command that makes the platform pay: {biller_id}, {account_id} and {amount_in_cents} are filled in. */
-  pay_command: optional(text()),
+  pay_command: optional(text),
   /** Shell command that prints the status of {platform_payment_id}. */
-  status_command: optional(text()),
+  status_command: optional(text),
 });
 
 /** How long the judge waits for a platform's next call unless the target declares it. */
@@ -344,15 +328,15 @@ const platformFields = (callsOnly: boolean) => {
   const needed = (read: Read<string>): Read<string> => (callsOnly ? usual(read, '') : read);
   return {
     base_url: needed(baseUrl),
-    client_id: needed(text('--client-id')),
-    api_key: needed(headerSecret('--api-key or DUEBRIDGE_CONFORM_API_KEY')),
+    client_id: needed(text),
+    api_key: needed(headerSecret),
     kind: usual(kind, 'biller'),
-    biller_id: optional(text()),
-    account_id: optional(text()),
+    biller_id: optional(text),
+    account_id: optional(text),
     /** An account id that the partner of this client does not know. */
-    unknown_account_id: optional(text()),
+    unknown_account_id: optional(text),
     /** Another client of the platform, whose key must not open this one (T06). */
-    other_client: optional(object({ client_id: text(), api_key: headerSecret() })),
+    other_client: optional(object({ client_id: text, api_key: headerSecret })),
     /** Headers that make a test build of the platform fail internally, for T20. */
     internal_fault_headers: optional(headers),
     /** How many tokens T13 requests, and how many requests T14 sends in one burst. */

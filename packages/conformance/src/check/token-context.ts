@@ -2,8 +2,8 @@
 import { platformRoutes } from '@duebridge/contract';
 import { Context, type Headers } from './context.ts';
 import type { ConfigProblem, Level } from './findings.ts';
-import { asObject, isSuccess, type Outgoing, type Reply } from './http.ts';
-import { pageProblem, problemOf, PREFLIGHT } from './preflight.ts';
+import { asObject, isSuccess, PREFLIGHT, type Outgoing, type Reply } from './http.ts';
+import { pageProblem, problemOf } from './preflight.ts';
 import type { Run } from './run.ts';
 import type { PlatformTarget } from './target.ts';
 
@@ -28,7 +28,6 @@ export class TokenContext extends Context<Run<PlatformTarget>> {
     return this.send({
       ...options,
       method: 'POST',
-      repeatable: true,
       url: this.url,
       headers: credentials(this.target, headers),
       body: typeof body === 'string' ? body : JSON.stringify(body),
@@ -113,7 +112,6 @@ export async function platformPreflight(
   const ask = (body: TokenBody): Promise<Reply> =>
     run.wire.send(PREFLIGHT, {
       method: 'POST',
-      repeatable: true,
       url: tokenUrl(run),
       headers: credentials(run.target, {}),
       body: JSON.stringify(body),
