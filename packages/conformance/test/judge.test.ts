@@ -400,7 +400,7 @@ describe('a run obeys its options', () => {
     assert.deepEqual(fileHistory(place).entries(), []);
   });
 
-  test('an error in a target file names the field and the flag', () => {
+  test('an error in a target file names the field', () => {
     const faults: readonly [Draft, RegExp][] = [
       [{ base_url: 'ftp://x' }, /base_url is not an http or https URL/],
       [{ base_url: 'http://partner.example' }, /plain http/],
@@ -409,7 +409,7 @@ describe('a run obeys its options', () => {
       [{ authentication: { header: 'x api key' } }, /is not a valid header name/],
       [{ authentication: { key: 'two words' } }, /contains a space/],
       [{ biller_id: 7 }, /biller_id must be a non-empty string/],
-      [{ accounts: { payable: null } }, /accounts\.payable is missing.*--account/],
+      [{ accounts: { payable: null } }, /accounts\.payable is missing.*--help/],
       [{ paths: { get_payment: 'payment' } }, /paths\.get_payment is invalid/],
       [{ paths: { get_account: null } }, /paths\.get_account is invalid/],
       [{ limits: { max_amount_in_cents: 1.5 } }, /must be an integer/],

@@ -10,7 +10,9 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { parsed, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
+import { before, refuse, WRITES } from '../scripted/faults.ts';
 import { type Behaviour, type Call, onRecords } from '../scripted/partner.ts';
+import { judgeScenario } from './scenarios.ts';
 import {
   bodyOf,
   decoded,
@@ -19,7 +21,6 @@ import {
   idsSoFar,
   noDouble,
   notEnded,
-  notTooFast,
   reportsProcessing,
   returnedTheEnd,
   sameBytes,
@@ -164,7 +165,11 @@ function instruction(t: CallerContext, at: Call, id: string | undefined): void {
   const isObject = body !== undefined;
   t.must(isObject, 'a JSON object', at, { got: at.text.slice(0, 200), clause: 'B4' });
   if (!isObject) return;
-  const { amount_in_cents: amount, platform_batch_id: batch, platform_payment_id: named } = body;
+  const {
+    amount_in_cents: amount,
+    platform_batch_id: batch,
+    platform_payment_id: named = id,
+  } = body;
   const isWhole = typeof amount === 'number';
   t.must(isWhole, `amount_in_cents as a plain JSON integer, ${CENTS}`, at, {
     got: show(amount),
@@ -182,11 +187,8 @@ function instruction(t: CallerContext, at: Call, id: string | undefined): void {
     got: `the field ${personal ?? ''}`,
     cause: 'The client sends the whole order.',
   });
-  const isOwn = named === undefined || named === id;
-  t.must(isOwn, `platform_payment_id as in the path, ${id}`, at, {
-    got: show(named),
-    clause: 'PF2',
-  });
+  const own = `platform_payment_id as in the path, ${id}`;
+  t.must(named === id, own, at, { got: show(named), clause: 'PF2' });
 }
 
 /** The credential of a call, as the partner declared it. */
@@ -333,7 +335,7 @@ const c03: CallerCase = {
   id: 'C03',
   title: 'Polling stops once the payment has ended',
   clauses: ['RU4', 'B5', 'EV1'],
-  likely_cause: 'The next poll is scheduled too early, or an unusual record is passed over.',
+  likely_cause: 'The next poll is scheduled before the answer of this one is read.',
   async run(t) {
     const payments = await t.payAll(
       ENDS.map((status, place) => ({ cents: 3_010 + 10 * place, behaviour: endsAs(status) })),
@@ -354,7 +356,6 @@ const c03: CallerCase = {
         if (isPolled) await stopsAtTheEnd(t, payment);
       }),
     );
-    await unusualRecords(t);
     for (const payment of payments) t.atRest.set(payment, t.calls(payment).length);
   },
   async atEnd(t) {
@@ -372,48 +373,6 @@ const c03: CallerCase = {
   },
 };
 
-/** Valid records of unusual form, which a platform must read like any other. */
-const UNUSUAL: readonly Behaviour[] = [
-  // PF1: payment_id is a string of any length.
-  onRecords((record) => ({
-    ...record,
-    payment_id: `urn:ledger:${String(record['platform_payment_id'])}`.padEnd(80, '0'),
-  })),
-  // PF7 and PF8: the partner chooses the time zone.
-  onRecords((record) => ({
-    ...record,
-    initiated_at: atOffset(record['initiated_at'], 330),
-    posted_at: atOffset(record['posted_at'], -210),
-  })),
-  // PF9: further fields, which may have a status of their own.
-  onRecords((record) => ({ account: { status: 'failed' }, ...record, fee: { status: 'failed' } })),
-];
-
-/** The same instant at an offset in minutes, in whole seconds. */
-function atOffset(instant: unknown, minutes: number): unknown {
-  if (typeof instant !== 'string') return instant;
-  const local = new Date(Date.parse(instant) + minutes * 60_000).toISOString().slice(0, 19);
-  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
-  const two = (number: number): string => String(number).padStart(2, '0');
-  return `${local}${minutes < 0 ? '-' : '+'}${two(hours)}:${two(rest)}`;
-}
-
-async function unusualRecords(t: CallerContext): Promise<void> {
-  if (t.all.length > 0) return;
-  const payments = await t.payAll(
-    UNUSUAL.map((behaviour, place) => ({ cents: 3_110 + 10 * place, behaviour })),
-  );
-  for (const payment of payments) await t.accepted(payment);
-  await Promise.all(
-    payments.map(async (payment) => {
-      const ended = await untilEnd(t, payment);
-      // A platform that read another object's status has ended the payment too early.
-      if (!ended) await notEnded(t, payment, 'a poll answered with status processing', 'B5');
-      await stopsAtTheEnd(t, payment);
-    }),
-  );
-}
-
 /** Ends the payment with this status when the partner ends it. */
 function endsAs(status: (typeof ENDS)[number]): Behaviour {
   return onRecords((record) =>
@@ -428,39 +387,20 @@ function endsAs(status: (typeof ENDS)[number]): Behaviour {
   );
 }
 
-/** PUTs after which a platform with a retry limit would have given up. */
-const MOST_TRIES = 5;
-
-/** Maximum number of PUTs per second for one payment that a partner should have to handle. */
-const MOST_PUTS_A_SECOND = 5;
+/** PUTs in a row that fail: more than a platform with a retry limit allows. */
+const MANY_TRIES = 6;
 
 const c13: CallerCase = {
   id: 'C13',
   title: 'The platform neither floods a failing partner nor gives up on it',
   clauses: ['RU4', 'RU5', 'ST3', 'S4'],
   likely_cause: 'Retries come at once and without a limit, or end after a number of attempts.',
-  async run(t: CallerContext) {
-    let isOver = false;
-    const payment = await t.pay(13_020, {
-      receive: ({ method }) => (method === 'PUT' && !isOver ? BROKEN : undefined),
-    });
-    await t.arrived(payment);
-    await t.run.sleep(t.run.pace.quiet_ms);
-    await t.until(() => t.puts(payment).length > MOST_TRIES);
-    const what = `${t.puts(payment).length} PUTs answered with 500`;
-    await notEnded(t, payment, what, 'ST3');
-    isOver = true;
-    notTooFast(t, payment, 'PUT', MOST_PUTS_A_SECOND);
-    const ended = await untilEnd(t, payment);
-    await goesOn(t, payment, ended, { expected: `after ${what}: ${t.untilTheEnd}`, clause: 'S4' });
-    sameBytes(t, payment);
-    noDouble(t, payment);
+  run(t) {
+    const { id: name, title, clauses, likely_cause: caller } = c13;
+    const broken = before(WRITES, refuse(500, 'INTERNAL_ERROR'));
+    const rule = { name, title, clauses, caller, times: MANY_TRIES, ends: true } as const;
+    return judgeScenario(t, { ...rule, ...broken, variants: 1, on: 'PUT' }, 13_020);
   },
-};
-
-const BROKEN = {
-  status: 500,
-  body: { code: 'INTERNAL_ERROR', message: 'An unexpected error occurred' },
 };
 
 const c14: CallerCase = {

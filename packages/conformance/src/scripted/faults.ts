@@ -193,6 +193,15 @@ export const fields =
 export const otherAmount = (change: (cents: number) => number): Variant<Answered> =>
   fields((record) => ({ amount_in_cents: change(Number(record['amount_in_cents'])) }));
 
+/** The same instant at an offset in minutes, in whole seconds. */
+export function atOffset(instant: unknown, minutes: number): unknown {
+  if (typeof instant !== 'string') return instant;
+  const local = new Date(Date.parse(instant) + minutes * 60_000).toISOString().slice(0, 19);
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  const two = (number: number): string => String(number).padStart(2, '0');
+  return `${local}${minutes < 0 ? '-' : '+'}${two(hours)}:${two(rest)}`;
+}
+
 /** The record as it was before the payment ended. */
 export function stillProcessing(record: Fields): Fields {
   const { failure_reason: _reason, ...rest } = record;

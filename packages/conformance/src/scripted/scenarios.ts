@@ -13,6 +13,7 @@ import {
   aborted,
   after,
   amountAs,
+  atOffset,
   before,
   BOMB_MEBIBYTES,
   busy,
@@ -398,16 +399,28 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
     times: 2,
     clauses: ['PF4', 'RU4'],
   },
-  'F34-extra-fields': {
-    title: 'Unknown fields in the response',
-    caller: 'Ignores them.',
+  'F34-unusual-record': {
+    title: 'Unknown fields in the response, a long payment_id, or times at an offset',
+    caller: 'Ignores what it does not know, and reads any string for an id and any zone.',
     ...after(
       PAYMENTS,
       fields({ settled: false, error: 'none', state: 'FAILED', nested: { status: 'failed' } }),
+      // The status of another object comes first.
+      ({ answer }) => ({
+        ...answer,
+        body: { account: { status: 'failed' }, ...recordOf(answer), fee: { status: 'failed' } },
+      }),
+      fields(({ payment_id }) => ({
+        payment_id: `urn:ledger:${String(payment_id)}`.padEnd(80, '0'),
+      })),
+      fields(({ initiated_at, posted_at }) => ({
+        initiated_at: atOffset(initiated_at, 330),
+        posted_at: atOffset(posted_at, -210),
+      })),
     ),
     times: Infinity,
     ends: true,
-    clauses: ['PF9', 'RU4'],
+    clauses: ['PF9', 'PF1', 'PF7', 'PF8', 'RU4'],
   },
   'F35-fields-against-status': {
     title: 'processing with posted_at',
