@@ -59,6 +59,8 @@ export class PageShell {
   readonly #cleanup: Cleanup;
   readonly #databaseUrl: () => Promise<string>;
   readonly #ports = new Map<string, string>([NOBODY]);
+  /** The databases of the servers of partners, by their data directories, whose embedded ones they stand for. */
+  readonly #books = new Map<string, string>();
 
   private constructor(cleanup: Cleanup, consumer: Consumer, databaseUrl: () => Promise<string>) {
     this.consumer = consumer;
@@ -110,7 +112,10 @@ export class PageShell {
       await this.#serve(command.slice(0, -1));
       return '';
     }
-    const env = this.variables;
+    const DATABASE_URL = command.includes('duebridge partner')
+      ? this.#books.get(dataDirectoryOf(command))
+      : undefined;
+    const env = { ...this.variables, ...(DATABASE_URL !== undefined && { DATABASE_URL }) };
     return this.#homeward(await this.consumer.run('bash', ['-c', command], { env })).trim();
   }
 
@@ -124,11 +129,13 @@ export class PageShell {
     const isOurs = command.includes('npx duebridge');
     const [own, admin] = isPlatform ? ['4000', '4001'] : ['4100', '4101'];
     const key = (): string => randomBytes(32).toString('base64');
+    const DATABASE_URL = isOurs ? await this.#databaseUrl() : undefined;
+    if (DATABASE_URL && !isPlatform) this.#books.set(dataDirectoryOf(command), DATABASE_URL);
     const env = {
       ...this.variables,
       PORT: await this.port(isOurs ? own : '4400'),
       ADMIN_PORT: await this.port(admin),
-      ...(isOurs && { DATABASE_URL: await this.#databaseUrl() }),
+      ...(DATABASE_URL && { DATABASE_URL }),
       ...(isPlatform && { DUEBRIDGE_SEAL_KEY: key(), DUEBRIDGE_KEY_PEPPER: key() }),
     };
     const ports = {
@@ -161,6 +168,9 @@ export class PageShell {
 }
 
 const PORT = /\b((?:ADMIN_)?PORT)=(\d+)/g;
+
+const dataDirectoryOf = (command: string): string =>
+  /\bDUEBRIDGE_DATA_DIR=(\S+)/.exec(command)?.[1] ?? '.duebridge';
 
 /** A block that is run, with the block that shows what it prints, and the values to take out of that: dotted path and variable. */
 export interface Step {
