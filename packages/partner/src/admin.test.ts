@@ -75,16 +75,6 @@ test('a canceled payment is terminal, with its reason in the audit; canceling ag
   }
 });
 
-test('a cancel after the posting is refused and changes nothing [ST4 RU2]', async (t) => {
-  const admin = await startAdmin(t, { holdMs: 0 });
-  await haveAccounts(admin.database);
-  await admin.partner.call('PUT', paymentPath('p'), { body: instruction() });
-  const end = await ended(admin.partner, 'p');
-  const late = await admin.call('POST', '/payments/p/cancel', { reason: 'too late' });
-  assert.deepEqual([late.status, late.body['code']], [409, 'CONFLICT']);
-  assert.deepEqual((await admin.partner.call('GET', paymentPath('p'))).body, end.body);
-});
-
 test('the list shows every payment once, newest first, page by page, filtered as requested [PF3 PF4]', async (t) => {
   const admin = await startAdmin(t, { holdMs: 600_000 });
   const ids = Array.from({ length: 25 }, (_, index) => `p-${index}`);

@@ -1,6 +1,8 @@
 /** Shared by the tests of this package: a partner server on a fresh database, and an HTTP client for it. */
 import assert from 'node:assert/strict';
-import { Agent, request as httpRequest } from 'node:http';
+import { once } from 'node:events';
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { createServer, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
 import type { FastifyInstance } from 'fastify';
@@ -165,38 +167,24 @@ export async function startAdmin(
 }
 
 /** One request over real HTTP; header names and values are sent unchanged. */
-export function callOver(
+export async function callOver(
   agent: Agent,
   url: string,
   method: string,
   headers: Record<string, string>,
   body?: string,
 ): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const outgoing = httpRequest(url, { method, agent, headers: { ...headers } }, (incoming) => {
-      const parts: Buffer[] = [];
-      incoming.on('data', (part: Buffer) => parts.push(part));
-      incoming.on('error', reject);
-      incoming.on('end', () => {
-        const text = Buffer.concat(parts).toString('utf8');
-        const isJson = incoming.headers['content-type']?.includes('json') ?? false;
-        resolve({
-          status: incoming.statusCode ?? 0,
-          headers: incoming.headers,
-          body: isJson ? (JSON.parse(text) as Record<string, unknown>) : {},
-          text,
-        });
-      });
-    });
-    outgoing.on('error', reject);
-    if (body !== undefined) {
-      if (outgoing.getHeader('content-type') === undefined) {
-        outgoing.setHeader('content-type', 'application/json');
-      }
-      outgoing.setHeader('content-length', Buffer.byteLength(body));
-    }
-    outgoing.end(body);
-  });
+  const json = body === undefined ? {} : { 'content-type': 'application/json' };
+  const asked = httpRequest(url, { method, agent, headers: { ...json, ...headers } }).end(body);
+  const [incoming] = (await once(asked, 'response')) as [IncomingMessage];
+  const answer = await text(incoming);
+  const isJson = incoming.headers['content-type']?.includes('json') ?? false;
+  return {
+    status: incoming.statusCode ?? 0,
+    headers: incoming.headers,
+    body: isJson ? (JSON.parse(answer) as Record<string, unknown>) : {},
+    text: answer,
+  };
 }
 
 /** The account most tests pay into: active, owing 1,000.00. */
