@@ -14,7 +14,7 @@ import { outOfBalance, readBalances, sumBook } from '../../packages/platform/src
 import { findFaults } from '../../packages/platform/src/money/check.ts';
 import { listRemittances } from '../../packages/platform/src/money/statement.ts';
 import { firstIdAt } from '../../packages/platform/src/payment-id.ts';
-import { settlePayments } from '../../packages/platform/src/store/terminal.ts';
+import { settlePayments } from '../../packages/platform/test/standing.ts';
 import type { Violation } from './checkers.ts';
 import { Office } from './office.ts';
 

@@ -224,15 +224,15 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'funds that were taken are not booked',
-    file: 'platform/src/store/terminal.ts',
-    find: "where: `p.kind <> 'released' AND",
-    replace: "where: `p.kind = 'refunded' AND",
+    file: 'platform/src/store/steps.ts',
+    find: "where: `p.funds <> 'released' AND",
+    replace: "where: `(p.funds = 'refunded' OR p.source = 'elsewhere') AND",
   },
   {
     name: 'what is collected elsewhere is not booked',
-    file: 'platform/src/store/terminal.ts',
-    find: "where: `p.settled_at IS NOT NULL AND p.status = 'succeeded'",
-    replace: "where: `p.settled_at IS NOT NULL AND p.status = 'failed'",
+    file: 'platform/src/store/steps.ts',
+    find: "where: `p.funds <> 'released' AND",
+    replace: "where: `p.funds <> 'released' AND p.source IS DISTINCT FROM 'elsewhere' AND",
   },
   {
     name: 'a cent too few is booked',

@@ -23,7 +23,8 @@ import { migrations } from '../src/migrations.ts';
 import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
 import { openSealer } from '../src/partners/seal.ts';
 import { openPartnerRegistry, type PartnerRegistry } from '../src/partners/registry.ts';
-import { findPayment, insertPayment, type PaymentRow, type Writer } from '../src/store/payments.ts';
+import { findPayment, insertPayment, type PaymentRow } from '../src/store/payments.ts';
+import type { Writer } from '../src/store/steps.ts';
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
@@ -178,7 +179,6 @@ export async function idleWorker(
 export const SHORT_TIMES = {
   leaseMs: 5_000,
   beatMs: 200,
-  closeMs: 200,
   stopMs: 500,
   pausedMs: 100,
   trialMs: 200,

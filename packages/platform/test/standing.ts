@@ -7,8 +7,8 @@ import { setPayout } from '../src/money/payouts.ts';
 import { openSealer } from '../src/partners/seal.ts';
 import { idleWorker, engineRig, SEAL_KEY, writer, type EngineRig } from './engine-rig.ts';
 import { batchFor } from '../src/reconciliation/batch.ts';
-import { endPayments, settlePayments } from '../src/store/terminal.ts';
-import { advance, findPayments, insertPayment, type Advance } from '../src/store/payments.ts';
+import { findPayments, insertPayment, type Queryable } from '../src/store/payments.ts';
+import { takeSteps, type Step, type Writer } from '../src/store/steps.ts';
 
 /** The worker under test. */
 export const ME = 'me';
@@ -17,6 +17,33 @@ export const [MINE, FOREIGN] = [7, 8];
 /** When the partner says that it accepted them, and has posted them. */
 export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
 export const POSTED_AT = '2026-03-01T10:00:05.000Z';
+
+/** Steps of one kind, in the form of takeSteps. */
+type Of<Kind extends Step['kind']> = Omit<Extract<Step, { kind: Kind }>, 'kind'>;
+export type Advance = Of<'advance'>;
+export type End = Of<'end'>;
+export const advance = (on: Queryable, by: Writer, steps: readonly Advance[]): Promise<boolean[]> =>
+  takeSteps(
+    on,
+    by,
+    steps.map((step) => ({ ...step, kind: 'advance' })),
+  );
+export const endPayments = (on: Queryable, by: Writer, ends: readonly End[]): Promise<boolean[]> =>
+  takeSteps(
+    on,
+    by,
+    ends.map((end) => ({ ...end, kind: 'end' })),
+  );
+export const settlePayments = (
+  on: Queryable,
+  by: Writer,
+  settlements: readonly Omit<Of<'settle'>, 'from'>[],
+): Promise<boolean[]> =>
+  takeSteps(
+    on,
+    by,
+    settlements.map((one) => ({ ...one, kind: 'settle', from: 'ended' })),
+  );
 
 /** What a partner says of a payment that it has posted then. */
 export function posted(at: string) {

@@ -2,7 +2,7 @@
  * Ending by an operator's word: who may close a payment that stands still, and who may settle funds that nothing else settles
  * (decisions 21 and 38).
  *
- * enters: a payment, and an operator's reason.  leaves: the payment as it then stands (engine/review.ts, store/terminal.ts), or a request
+ * enters: a payment, and an operator's reason.  leaves: the payment as it then stands (engine/review.ts, store/operators-acts.ts), or a request
  *         that waits for a second person.
  * holds:  above the limit two different persons must ask for the same (store/asks.ts).
  */
@@ -10,7 +10,7 @@ import type { CloseByWord, SettleFunds } from '@duebridge/contract';
 import { assertClosable, closePayment, type ReviewDependencies } from '../engine/review.ts';
 import { askedBefore, dropAsk, versionOfPayment, type Ask } from '../store/asks.ts';
 import { knownPayment, type PaymentRow } from '../store/payments.ts';
-import { settleByWord } from '../store/terminal.ts';
+import { settleByWord } from '../store/operators-acts.ts';
 
 /** The dependencies of closing. */
 export interface CloseDependencies extends ReviewDependencies {

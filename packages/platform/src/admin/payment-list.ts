@@ -125,7 +125,7 @@ export function badCursor(): Refusal {
   return invalidField('query.cursor', 'is not the next_cursor of a page');
 }
 
-/** Whether nothing of it can have left (store/terminal.ts, withdrawPayment, which decides). Pure. */
+/** Whether nothing of it can have left (store/operators-acts.ts, withdrawPayment, which decides). Pure. */
 export function isWithdrawable({ status, stage, maybe_sent }: PaymentRow): boolean {
   const isUnsent = stage === 'created' || stage === 'authorized';
   return status === 'processing' && isUnsent && maybe_sent === null;

@@ -8,7 +8,8 @@ import type { Intent } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import type { PartnerCalls } from './partner-calls.ts';
 import type { Lane } from './call-queue.ts';
-import { nextStep, type PaymentMemory, type Step, type StepWrite } from './payment-steps.ts';
+import type { StepWrite } from '../store/steps.ts';
+import { nextStep, type PaymentMemory, type Step } from './payment-steps.ts';
 
 /** What the payments of one partner, biller, batch and funding method have in common. */
 export interface PaymentGroup {

@@ -17,6 +17,7 @@ import { isDatabaseTrouble } from '@duebridge/runtime';
 import { lasts, type FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { PaymentRow } from '../store/payments.ts';
+import { isSettling, type StepWrite } from '../store/steps.ts';
 import { activePayment, GONE, isCurrent, laneOf, stepOf } from './active-payment.ts';
 import type { ActivePayment, PaymentGroup } from './active-payment.ts';
 import type { CallQueue } from './call-queue.ts';
@@ -24,7 +25,7 @@ import { poll, submit } from './calls.ts';
 import { FundingCalls } from './funding-calls.ts';
 import type { CallGround, WorkerGround } from './options.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
-import { decide, isUnsent, leaving, type PaymentEvent, type StepWrite } from './payment-steps.ts';
+import { decide, isUnsent, leaving, type PaymentEvent } from './payment-steps.ts';
 import { learn } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { alarmOf, within, type Alarm } from './timing.ts';
@@ -376,7 +377,7 @@ export class Dispatcher {
     if (!(await this.#write(payment, write))) return 'forget';
     this.#recorded(payment, write);
     if (tookMs !== undefined) learn(known.settlements, tookMs);
-    return isSettled(write) ? 'forget' : decision.next;
+    return isSettling(write) ? 'forget' : decision.next;
   }
 
   #breached({ platform_payment_id, group }: ActivePayment, kind: string): void {
@@ -414,7 +415,8 @@ export class Dispatcher {
   }
 
   async #writeFrom(payment: ActivePayment, from: PaymentStage, write: StepWrite): Promise<boolean> {
-    const recorded = await this.#records.write(payment.platform_payment_id, from, write);
+    const { platform_payment_id } = payment;
+    const recorded = await this.#records.write({ platform_payment_id, from, ...write });
     switch (recorded.kind) {
       case 'given_up':
         return false;
@@ -457,10 +459,4 @@ export class Dispatcher {
     }
     payment.saving = undefined;
   }
-}
-
-/** Whether nothing is left to do after a write. Declined funds need no settlement. */
-function isSettled(written: StepWrite): boolean {
-  if (written.kind === 'end') return written.settles === true || written.by === 'funding';
-  return written.kind === 'settle';
 }

@@ -9,9 +9,8 @@ import { until } from '@duebridge/runtime/testing';
 import { scriptedPartner, engineRig, type Answer, type Seen } from '../../test/engine-rig.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';
-import { pausePayment } from '../store/pause.ts';
 import { ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
-import { resumePayment, withdrawPayment } from '../store/terminal.ts';
+import { pausePayment, resumePayment, withdrawPayment } from '../store/operators-acts.ts';
 import { auditOfPayment } from '../store/audit.ts';
 import { SEAL_KEY } from '../../test/engine-rig.ts';
 

@@ -6,13 +6,20 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test from 'node:test';
 import { PAYMENT_STAGES, type PaymentStage } from '@duebridge/contract';
-import { pausePayment } from '../store/pause.ts';
-import { advance, findPayment, type PaymentRow } from '../store/payments.ts';
-import { ground, ME, MINE, type Ground } from '../../test/standing.ts';
+import { findPayment, type PaymentRow } from '../store/payments.ts';
+import {
+  advance,
+  endPayments,
+  ground,
+  ME,
+  MINE,
+  settlePayments,
+  type Ground,
+} from '../../test/standing.ts';
 import { readStatement } from '../reconciliation/batch.ts';
 import { isWithdrawable } from '../admin/payment-list.ts';
 import { endCase } from '../store/cases.ts';
-import { endPayments, settleByWord, settlePayments, withdrawPayment } from '../store/terminal.ts';
+import { pausePayment, settleByWord, withdrawPayment } from '../store/operators-acts.ts';
 import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { newSettlementTimes } from './poll-schedule.ts';

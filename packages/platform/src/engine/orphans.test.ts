@@ -9,7 +9,7 @@ import { until } from '@duebridge/runtime/testing';
 import { around, idleWorker, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 import { planSlots, readSlots } from './slots.ts';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
-import { withdrawPayment } from '../store/terminal.ts';
+import { withdrawPayment } from '../store/operators-acts.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 

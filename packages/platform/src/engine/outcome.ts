@@ -16,7 +16,7 @@ import {
   type MismatchField,
   type Anomaly,
 } from '../partners/payment-record.ts';
-import type { Ending } from '../store/payments.ts';
+import type { Ending } from '../store/steps.ts';
 
 /** Why an outcome is unknown; a closed list, so that it can label a metric. */
 export type UnknownReason =

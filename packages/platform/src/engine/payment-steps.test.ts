@@ -4,7 +4,7 @@ import test from 'node:test';
 import type { Acceptance } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { activePayment } from './active-payment.ts';
-import type { Ending } from '../store/payments.ts';
+import type { Ending } from '../store/steps.ts';
 import {
   decide,
   leaving,

@@ -29,8 +29,7 @@ import {
   type Acceptance,
   type Anomaly,
 } from '../partners/payment-record.ts';
-import type { Advance, Ending } from '../store/payments.ts';
-import type { End, Settlement } from '../store/terminal.ts';
+import type { Ending, StepWrite } from '../store/steps.ts';
 import type { EngineTimes } from './options.ts';
 import type {
   AnswerOutcome,
@@ -172,13 +171,6 @@ export type PartnerSignal =
       readonly isAnswer: boolean;
       readonly hold?: HoldReason | undefined;
     };
-
-/** The one write of a step, as the store takes it (store/payments.ts, store/terminal.ts). */
-type OfStep<Write> = Omit<Write, 'platform_payment_id' | 'from'>;
-export type StepWrite =
-  | ({ readonly kind: 'advance' } & OfStep<Advance>)
-  | ({ readonly kind: 'end' } & OfStep<End>)
-  | ({ readonly kind: 'settle' } & OfStep<Settlement>);
 
 /**
  * What to do, in this order: `signal`, `breach`, `memory`, `write`, and, when the write changed the row, `next`. The next step need

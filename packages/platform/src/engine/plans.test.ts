@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
-import { ARRIVALS, advance, findPayments } from '../store/payments.ts';
-import { endPayments, settlePayments } from '../store/terminal.ts';
+import { ARRIVALS, findPayments } from '../store/payments.ts';
 import { idsInSlots, placeArrivals } from './slots.ts';
 import { idleWorker, engineRig, writer } from '../../test/engine-rig.ts';
+import { advance, endPayments, settlePayments } from '../../test/standing.ts';
 
 /** Payments that are in flight while the statements are watched, all of the worker that asks. */
 const FILLED = 20_000;

@@ -3,15 +3,14 @@
  *
  * enters: a step that a payment takes.  leaves: that it was taken, or the row as it is when the payment is no longer this worker's.
  * holds:  a row that somebody has locked holds up no other: it is tried again by itself. The pool gives up its wait for the lock.
- *         Every statement carries the fence (store/payments.ts). A write is retried until the database answers. The guarded
+ *         Every statement carries the fence (store/steps.ts). A write is retried until the database answers. The guarded
  *         statement makes that harmless, because a step that was already taken changes no row.
  */
-import { Refusal, type PaymentStage } from '@duebridge/contract';
+import { Refusal } from '@duebridge/contract';
 import { groupCommit, isDatabaseTrouble, sqlState, type GroupCommit } from '@duebridge/runtime';
-import { advance, findPayment, type PaymentRow, type Writer } from '../store/payments.ts';
-import { endPayments, settlePayments } from '../store/terminal.ts';
+import { findPayment, type PaymentRow } from '../store/payments.ts';
+import { takeSteps, type Step } from '../store/steps.ts';
 import type { CallGround } from './options.ts';
-import type { StepWrite } from './payment-steps.ts';
 
 /** Rows in one statement of a group commit. */
 const MAX_BATCH = 500;
@@ -21,10 +20,9 @@ const AT_ONCE = 2;
 const ALONE_AT_ONCE = 4;
 /** Pause before a row that was locked when it was tried by itself is tried again. */
 const LOCKED_MS = 1_000;
-/** A flush of ends, for which no call waits, that takes longer than this is held up, and the next starts beside it. */
-const END_PATIENCE_MS = 100;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
 const MAX_QUEUED = 2_000_000;
+const LOCK_NOT_AVAILABLE = '55P03';
 
 /** The result of a write. `refused`: the row did not change; this is its current state. */
 export type Recorded =
@@ -32,15 +30,6 @@ export type Recorded =
   | { readonly kind: 'refused'; readonly row: PaymentRow | undefined }
   /** Not written, and nothing more may be written: the lease is lost or the worker is stopping. */
   | { readonly kind: 'given_up' };
-
-/** A step of a payment that stands at `from`. */
-type Step<Kind extends StepWrite['kind'] = StepWrite['kind']> = {
-  readonly platform_payment_id: string;
-  readonly from: PaymentStage;
-} & Extract<StepWrite, { kind: Kind }>;
-
-/** A group commit for each of the three statements. */
-type Writes = { readonly [Kind in StepWrite['kind']]: GroupCommit<Step<Kind>, boolean> };
 
 /** What the writes depend on. */
 type Ground = Pick<
@@ -51,39 +40,35 @@ type Ground = Pick<
 /** The writes of one worker. */
 export class PaymentRecords {
   readonly #on: Ground;
-  readonly #together: Writes;
+  readonly #together: GroupCommit<Step, boolean>;
   /** For rows whose statement met a lock. */
-  readonly #alone: Writes;
+  readonly #alone: GroupCommit<Step, boolean>;
 
   constructor(on: Ground) {
+    const { database, workerId: worker_id, databaseNow } = on;
+    const writes = (maxBatch: number, concurrency: number) =>
+      groupCommit<Step, boolean>({
+        maxBatch,
+        maxQueued: MAX_QUEUED,
+        concurrency,
+        flush: (steps) => takeSteps(database, { worker_id, at: databaseNow() }, steps),
+      });
     this.#on = on;
-    this.#together = this.#writes(MAX_BATCH, AT_ONCE);
-    this.#alone = this.#writes(1, ALONE_AT_ONCE);
+    this.#together = writes(MAX_BATCH, AT_ONCE);
+    this.#alone = writes(1, ALONE_AT_ONCE);
   }
 
-  #writes(maxBatch: number, concurrency: number): Writes {
-    const { database, clock, workerId, databaseNow } = this.#on;
-    const writer = (): Writer => ({ worker_id: workerId, at: databaseNow() });
-    const group = <One>(flush: (steps: One[]) => Promise<boolean[]>, patienceMs: number) =>
-      groupCommit({ maxBatch, maxQueued: MAX_QUEUED, concurrency, patienceMs, clock, flush });
-    return {
-      advance: group((steps) => advance(database, writer(), steps), 0),
-      end: group((steps) => endPayments(database, writer(), steps), END_PATIENCE_MS),
-      settle: group((steps) => settlePayments(database, writer(), steps), 0),
-    };
-  }
-
-  /** Writes one step of a payment that stands at `from`. */
-  async write(platform_payment_id: string, from: PaymentStage, step: StepWrite): Promise<Recorded> {
+  /** Writes one step of a payment. */
+  async write(step: Step): Promise<Recorded> {
     const { database, clock, holdsLease, outage, signals } = this.#on;
     let writes = this.#together;
     for (;;) {
       // A stop lets steps under way be recorded, as long as the lease is held.
       if (!holdsLease() || signals.calls.aborted) return { kind: 'given_up' };
       try {
-        if (await add(writes, { platform_payment_id, from, ...step })) return { kind: 'changed' };
+        if (await writes.add(step)) return { kind: 'changed' };
         // It belongs to another worker by now, was withdrawn by an operator, or was written by an attempt whose answer was lost (F70).
-        return { kind: 'refused', row: await findPayment(database, platform_payment_id) };
+        return { kind: 'refused', row: await findPayment(database, step.platform_payment_id) };
       } catch (error) {
         if (sqlState(error) === LOCK_NOT_AVAILABLE) {
           if (writes === this.#alone) await clock.sleep(LOCKED_MS, signals.calls);
@@ -100,20 +85,6 @@ export class PaymentRecords {
 
   /** Resolves when everything added so far is written or has failed. */
   async drain(): Promise<void> {
-    const all = [this.#together, this.#alone].flatMap((writes) => Object.values(writes));
-    await Promise.all(all.map((writes) => writes.drain()));
+    await Promise.all([this.#together.drain(), this.#alone.drain()]);
   }
 }
-
-function add(writes: Writes, step: Step): Promise<boolean> {
-  switch (step.kind) {
-    case 'advance':
-      return writes.advance.add(step);
-    case 'end':
-      return writes.end.add(step);
-    case 'settle':
-      return writes.settle.add(step);
-  }
-}
-
-const LOCK_NOT_AVAILABLE = '55P03';

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
 import { auditOfPayment } from '../store/audit.ts';
-import { advance, ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
-import { ACCEPTED_AT, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
-import { resumePayment } from '../store/terminal.ts';
+import { ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
+import { ACCEPTED_AT, advance, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
+import { resumePayment } from '../store/operators-acts.ts';
 import { closePayment, type ReviewDependencies } from './review.ts';
 import { scriptedPartner, engineRig, writer } from '../../test/engine-rig.ts';
 

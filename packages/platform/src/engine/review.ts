@@ -6,7 +6,7 @@
  * holds:  the partner is asked by a GET at that moment, and no payment is closed against its record. Without a word of the operator only
  *         a clear denial by the partner closes one, and it stays in review if the partner does not answer (PL5). Nobody drives a payment
  *         while it is closed.
- * next:   admin/close-review.ts asks for a second person; store/terminal.ts writes the end.
+ * next:   admin/close-review.ts asks for a second person; store/operators-acts.ts writes the end.
  */
 import { conflict, Refusal, type CloseByWord } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
@@ -14,7 +14,7 @@ import type { PartnerClient } from '../partners/client.ts';
 import { NO_REASON } from '../partners/payment-record.ts';
 import type { PartnerRegistry } from '../partners/registry.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
-import { endByOperator, type ReviewAct } from '../store/terminal.ts';
+import { endByOperator, type ReviewAct } from '../store/operators-acts.ts';
 import { CALLS_END_MS } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent } from './payment-steps.ts';

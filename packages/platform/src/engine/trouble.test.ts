@@ -15,7 +15,7 @@ import test from 'node:test';
 import { createMetrics, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { parse } from 'yaml';
 import { holdLock, PATIENCE_MS, until } from '@duebridge/runtime/testing';
-import { pausePayment } from '../store/pause.ts';
+import { pausePayment } from '../store/operators-acts.ts';
 import { openGauges, overview } from '../admin/overview.ts';
 import { createPartnerClient } from '../partners/client.ts';
 import { openPartnerRegistry } from '../partners/registry.ts';

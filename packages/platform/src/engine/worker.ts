@@ -4,14 +4,14 @@
  * It keeps the slots it owns and loads their payments; dispatcher.ts drives the payments.
  *
  * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
- * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/payments.ts), so
+ * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/steps.ts), so
  *         a stale belief of this worker has no effect. Payments are loaded page by page, concurrently with the lease and the
  *         rounds, which do not wait for it. No payment is left behind: the ids in our slots are read in turn, and those that are
  *         not in memory are loaded (PL9).
  */
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
-import { pausedPayments } from '../store/pause.ts';
+import { pausedPayments } from '../store/operators-acts.ts';
 import { ARRIVALS, findPayments, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';

@@ -8,8 +8,8 @@ import { writer } from '../../test/engine-rig.ts';
 import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
 import { listCases } from '../store/cases.ts';
-import { ground, ME, type Ground } from '../../test/standing.ts';
-import { settleByWord, settlePayments } from '../store/terminal.ts';
+import { ground, ME, settlePayments, type Ground } from '../../test/standing.ts';
+import { settleByWord } from '../store/operators-acts.ts';
 import { outOfBalance, readBalances, sumBook } from './balances.ts';
 
 /** A payment of $7.00 that ended. */

@@ -12,8 +12,15 @@ import { migrations } from '../migrations.ts';
 import { openSealer } from '../partners/seal.ts';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { insertPayment } from '../store/payments.ts';
-import { ground, ME, MINE, operators, posted } from '../../test/standing.ts';
-import { endPayments, settlePayments } from '../store/terminal.ts';
+import {
+  endPayments,
+  ground,
+  ME,
+  MINE,
+  operators,
+  posted,
+  settlePayments,
+} from '../../test/standing.ts';
 import { bankDayFrom } from './bank-days.ts';
 import { checkMoney } from './check.ts';
 import { endTransfer, makeBankFile, readBankFile } from './desk.ts';

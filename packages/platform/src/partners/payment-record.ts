@@ -12,7 +12,7 @@ import {
   PaymentReplyApartFromPosting,
   type Json,
 } from '@duebridge/contract';
-import type { Ending } from '../store/payments.ts';
+import type { Ending } from '../store/steps.ts';
 import { plainText } from '../plain-text.ts';
 
 /** What we know of the payment and the record must repeat. */

@@ -176,14 +176,14 @@ export async function decideDispute(
 }
 
 /**
- * SQL: opens a case for each payment of `from` (alias `p`) that its biller has posted and whose funds could not be taken. The settlement
- * itself books it (store/terminal.ts).
+ * SQL: opens a case for each payment of `from` (alias `p`) that its biller has posted and whose funds could not be taken, because of `p.lost`. The settlement
+ * itself books it (steps.ts).
  */
 export function uncollectedCases(from: string, at: string, where: string): string {
   return `INSERT INTO duebridge_platform.cases (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code, amount_in_cents,
             state, note, opened_by, opened_at)
      SELECT 'uncollected-' || p.platform_payment_id, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, 'uncollected',
-            p.amount_in_cents, 'lost', coalesce(p.detail ->> 'reason', 'not collected'), 'funds', ${at}
+            p.amount_in_cents, 'lost', coalesce(p.lost, 'not collected'), 'funds', ${at}
        FROM ${from} WHERE ${where} AND ${KNOWN_TO_BILLER} ON CONFLICT (platform_payment_id, case_id) DO NOTHING`;
 }
 

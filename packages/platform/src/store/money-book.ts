@@ -63,7 +63,7 @@ export const KNOWN_TO_BILLER = `NOT (p.payment_id IS NOT DISTINCT FROM 'test-' |
           AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
 
 /**
- * What an operator's word about the funds of an ended payment moves (store/terminal.ts). `isEarly`: they were taken before its end.
+ * What an operator's word about the funds of an ended payment moves (store/operators-acts.ts). `isEarly`: they were taken before its end.
  * Undefined: nothing. Pure.
  */
 export function entryByWord(

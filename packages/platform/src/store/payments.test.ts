@@ -4,8 +4,10 @@ import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
 import type { Hold } from '../funding.ts';
-import { advance, findPayment } from './payments.ts';
+import { findPayment } from './payments.ts';
 import * as standing from '../../test/standing.ts';
+
+const { advance } = standing;
 
 async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & { id: string }> {
   const rig = await engineRig(t);

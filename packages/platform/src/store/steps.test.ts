@@ -11,6 +11,7 @@ import { findPayment } from './payments.ts';
 import {
   ACCEPTED_AT,
   bystanders,
+  endPayments,
   FOREIGN,
   ground,
   lastLine,
@@ -18,8 +19,9 @@ import {
   ME,
   MINE,
   POSTED_AT,
+  settlePayments,
+  type End,
 } from '../../test/standing.ts';
-import { endPayments, settlePayments, type End } from './terminal.ts';
 
 const ending = (platform_payment_id: string, more: Partial<End> = {}): End => ({
   platform_payment_id,

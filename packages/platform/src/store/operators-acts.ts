@@ -1,172 +1,58 @@
 /**
- * Stage 8, the end: the one place that writes a final status, once (RU2, PL4, PL6), and then what follows it for the funds.
+ * What operators do to a payment that a worker would otherwise drive: pause and resume it, withdraw it, end it, and settle its funds by their
+ * word.
  *
- * enters: a payment of ours that has not ended, and why it ends: a believed record of the partner, declined funds, or an
- *         operator's withdrawal while no PUT can have left (decision 18).
- * leaves: the terminal row, with its audit line in the same statement; polling stops (RU4).
- * holds:  the guard `status = 'processing'` makes the first writer win, and a trigger rejects every later change of the outcome.
- * next:   capture or void, noted in settled_at; then batch.ts.
+ * enters: a payment, and a person's reason.  leaves: its row, with the line of the audit in the same statement. A worker finds what is left
+ *         to do: the row is in no slot of a worker, or in ARRIVALS.
+ * holds:  the guard `processing` makes the first writer of an end win. A paused payment is in a slot of no worker: the fence refuses every
+ *         write for it, also of a step that is under way, so that its first PUT cannot leave, because `dispatching` is written before it. A
+ *         worker that has it in memory drops it at its next round (engine/worker.ts); a PUT repeated or a poll sent before that is
+ *         harmless, and its answer is learned again after the pause.
  */
-import {
-  conflict,
-  Refusal,
-  type CloseByWord,
-  type PaymentStage,
-  type SettleFunds,
-} from '@duebridge/contract';
+import { conflict, Refusal, type CloseByWord, type SettleFunds } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import type { SettledFunds } from '../funding.ts';
-import { uncollectedCases } from './cases.ts';
 import { booking, entryByWord, KNOWN_TO_BILLER } from './money-book.ts';
 import {
   ARRIVALS,
-  column,
-  FENCE,
   findPayment,
-  operatorsAct,
   PAUSED,
   PAYMENT_COLUMNS,
-  REPLACED,
-  TAKEN_AGAIN,
-  wereChanged,
-  type ChangedId,
-  type Ending,
   type PaymentRow,
   type Queryable,
-  type Writer,
 } from './payments.ts';
 
-/**
- * One payment's end. `by`: a record of the partner, a refusal that the partner declared final (decision 21), or declined funds,
- * which need no settlement because nothing is held.
- */
-export interface End {
-  readonly platform_payment_id: string;
-  readonly from: PaymentStage;
-  readonly by: 'partner' | 'refusal' | 'funding';
-  readonly ending: Ending;
-  /** Nothing is left to do for the funds: they are collected elsewhere. */
-  readonly settles?: boolean;
-}
-
-const endStatement = sql(
-  'payment_end',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p
-        SET status = u.status,
-            stage = 'ended',
-            ${TAKEN_AGAIN},
-            posted_at = u.posted_at,
-            failure_reason = u.failure_reason,
-            ended_by = u.ended_by,
-            accepted_at = CASE WHEN u.ended_by = 'partner' THEN coalesce(p.accepted_at, $10::timestamptz) ELSE p.accepted_at END,
-            ended_at = $10::timestamptz,
-            settled_at = CASE WHEN u.ended_by = 'funding' OR u.settles THEN $10::timestamptz END
-       FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::text[],
-                   $11::boolean[])
-            AS u (id, from_stage, ended_by, status, payment_id, initiated_at, posted_at, failure_reason, settles),
-            duebridge_platform.slots AS s
-      WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status = 'processing' AND p.stage = u.from_stage
-      RETURNING p.*
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'payment_ended', p.platform_payment_id, p.partner_id,
-            jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id, 'amount_in_cents', p.amount_in_cents)
-              || ${REPLACED} FROM p
-   ), booked AS (
-     ${booking({
-       act: "'settled'",
-       debit: "'elsewhere'",
-       credit: "'owed'",
-       at: '$10::timestamptz',
-       from: 'p',
-       where: `p.settled_at IS NOT NULL AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}`,
-     })}
-   )
-   SELECT p.platform_payment_id FROM p`,
-);
-
-/** Ends many payments in one statement. Returns for each whether it was ended; false when the fence refused it. */
-export async function endPayments(
+/** An operator's act on a payment, with its reason. Throws Refusal PAYMENT_NOT_FOUND, or CONFLICT when the payment is not in the state for it. */
+type OperatorsAct = (
   on: Queryable,
-  writer: Writer,
-  ends: readonly End[],
-): Promise<boolean[]> {
-  const changed = await on.query<ChangedId>(endStatement, [
-    writer.worker_id,
-    column(ends, (end) => end.platform_payment_id),
-    column(ends, (end) => end.from),
-    column(ends, (end) => end.by),
-    column(ends, (end) => end.ending.status),
-    column(ends, (end) => end.ending.payment_id),
-    column(ends, (end) => end.ending.initiated_at),
-    column(ends, (end) => end.ending.posted_at),
-    column(ends, (end) => end.ending.failure_reason),
-    writer.at,
-    column(ends, (end) => end.settles ?? false),
-  ]);
-  return wereChanged(ends, changed);
-}
+  platform_payment_id: string,
+  reason: string,
+  actor: string,
+) => Promise<PaymentRow>;
 
-/** Funds that were captured or released; `settled` when that differs from what the payment's status implies (decision 110). */
-export interface Settlement {
-  readonly platform_payment_id: string;
-  readonly settled?: SettledFunds | undefined;
-}
-
-/**
- * `num_nulls` instead of IS NULL: with IS NULL, a plan for an empty table would scan everything in flight through its partial
- * index.
- */
-const settleStatement = sql(
-  'payment_settle',
-  `WITH p AS (
-     UPDATE duebridge_platform.payments AS p SET settled_at = $3::timestamptz
-       FROM unnest($2::text[], $4::text[], $5::jsonb[], $6::text[]) AS u (id, kind, detail, source), duebridge_platform.slots AS s
-      WHERE p.platform_payment_id = u.id AND ${FENCE} AND p.status <> 'processing' AND num_nulls(p.settled_at) = 1
-      RETURNING p.*, coalesce(u.kind, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) AS kind, u.detail, u.source
-   ), kept AS (
-     UPDATE duebridge_platform.funds AS f SET state = p.kind, action = NULL, reason = coalesce(p.detail ->> 'reason', f.reason)
-       FROM p WHERE f.platform_payment_id = p.platform_payment_id AND f.state IN ('new', 'acting', 'authorized', 'releasing')
-          AND (f.reference IS NOT NULL OR p.kind = 'released')
-   ), noted AS (
-     INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
-     SELECT $1, 'funds_' || p.kind, p.platform_payment_id, p.partner_id, p.detail FROM p WHERE p.kind NOT IN ('captured', 'released')
-   ), booked AS (
-     ${booking({
-       act: "'settled'",
-       debit:
-         "CASE p.kind WHEN 'uncollected' THEN 'uncollected' ELSE coalesce(p.source, 'taken') END",
-       credit: "CASE p.kind WHEN 'refunded' THEN 'refunded' ELSE 'owed' END",
-       at: '$3::timestamptz',
-       from: 'p',
-       where: `p.kind <> 'released' AND ${KNOWN_TO_BILLER}`,
-     })}
-   ), opened AS (
-     ${uncollectedCases('p', '$3::timestamptz', "p.kind = 'uncollected'")}
-   )
-   SELECT p.platform_payment_id FROM p`,
-);
-
-/** Records that the funds of ended payments were captured or released. Returns for each whether this call recorded it. */
-export async function settlePayments(
-  on: Queryable,
-  writer: Writer,
-  settlements: readonly Settlement[],
-): Promise<boolean[]> {
-  const changed = await on.query<ChangedId>(settleStatement, [
-    writer.worker_id,
-    column(settlements, (one) => one.platform_payment_id),
-    writer.at,
-    column(settlements, ({ settled }) => settled?.kind),
-    column(settlements, ({ settled }) =>
-      JSON.stringify(settled?.kind === 'uncollected' ? { reason: settled.reason } : {}),
-    ),
-    column(settlements, ({ settled }) =>
-      settled?.kind === 'uncollected' ? undefined : settled?.source,
-    ),
-  ]);
-  return wereChanged(settlements, changed);
+/** Makes an act out of SQL: what it sets, where, and the detail of its audit line. `refused` says why it is not possible. */
+function operatorsAct(
+  name: string,
+  act: { set: string; where: string; event: string; detail?: string; refused: string },
+): OperatorsAct {
+  const { set, where, event, detail = "'{}'::jsonb", refused } = act;
+  const statement = sql(
+    name,
+    `WITH p AS (
+       UPDATE duebridge_platform.payments AS p SET ${set}
+        WHERE p.platform_payment_id = $1 AND p.status = 'processing' AND ${where} RETURNING p.*
+     ), noted AS (
+       INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
+       SELECT $2, '${event}', p.platform_payment_id, p.partner_id, ${detail} || jsonb_build_object('reason', $3::text) FROM p
+     )
+     SELECT ${PAYMENT_COLUMNS} FROM p`,
+  );
+  return async (on, platform_payment_id, reason, actor) => {
+    const [row] = await on.query<PaymentRow>(statement, [platform_payment_id, actor, reason]);
+    if (row !== undefined) return row;
+    const stands = await findPayment(on, platform_payment_id);
+    if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    throw conflict(refused);
+  };
 }
 
 /** Why operators' acts are refused. */
@@ -175,6 +61,29 @@ const TOO_LATE_TO_WITHDRAW =
 const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
 const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
 const NOT_WAITING = 'The payment is neither in review nor paused';
+
+/** Pauses a payment. */
+export const pausePayment = operatorsAct('payment_pause', {
+  set: `slot = ${PAUSED}`,
+  where: `p.slot <> ${PAUSED}`,
+  event: 'payment_paused',
+  refused: 'Nothing is sent for this payment: it has ended, waits in review, or is paused already',
+});
+
+/** Paused payments read at once; each is paused by a person. */
+const MAX_PAUSED = 10_000;
+
+const pausedStatement = sql(
+  'payment_paused_ids',
+  `SELECT p.platform_payment_id FROM duebridge_platform.payments p
+    WHERE p.slot = ${PAUSED} AND p.settled_at IS NULL LIMIT ${MAX_PAUSED}`,
+);
+
+/** The ids of paused payments. */
+export async function pausedPayments(on: Queryable): Promise<string[]> {
+  const rows = await on.query<{ platform_payment_id: string }>(pausedStatement);
+  return rows.map((row) => row.platform_payment_id);
+}
 
 /**
  * Cancels a payment of which no PUT can have left (decision 18). The worker writes `dispatching`
