@@ -1,5 +1,5 @@
 /**
- * What a platform does beside answering: lost payments, retention, mails, seals of the audit, funds, the book of money, sums and gauges. Each loop stands on
+ * What a platform does beside answering: lost payments, retention, mails, seals of the audit, funds, the closing of batches, the book of money, sums and gauges. Each loop stands on
  * rows, so that any number of replicas may run it, and ends when it is told to stop.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
@@ -23,12 +23,15 @@ import { openBookkeeping } from './money/check.ts';
 import type { Waiting } from './money/remittance.ts';
 import type { PartnerRegistry } from './partners/registry.ts';
 import type { Sealer } from './partners/seal.ts';
+import { closeBatches } from './reconciliation/batch.ts';
 import { auditTables } from './store/audit.ts';
 import { makeMonths } from './store/months.ts';
 
 /** Pauses of what is repeated. An hour: data is kept up to this much longer than promised. */
 const HOUR_MS = 60 * 60_000;
 const FUNDS_EVERY_MS = 60_000;
+/** How long after its cut-off a batch may close. */
+const BATCHES_EVERY_MS = 30_000;
 /** When there is nothing more to add. */
 const SUMS_EVERY_MS = 15_000;
 /** Scrapes by several Prometheus servers must not add load. */
@@ -87,6 +90,10 @@ export function keepWorking(given: {
     config.mail && keepMailing({ ...on, database, registry, sealer, mail: config.mail }),
     keepSealing({ ...on, chain: auditChain }),
     repeatedly(on, FUNDS_EVERY_MS, 'the funding sweep failed', () => funding.sweep()),
+    repeatedly(on, BATCHES_EVERY_MS, 'could not close batches', async () => {
+      for (const platform_batch_id of await closeBatches(database, 'platform', signal))
+        log.info({ platform_batch_id }, 'batch closed');
+    }),
     repeatedly(on, SUMS_EVERY_MS, 'could not add up the ends of payments', () => sumUp(database)),
     repeatedly(on, GAUGES_EVERY_MS, 'could not read the gauges of waiting payments', readGauges),
     repeatedly(on, HOUR_MS, 'could not make the partitions of the next months', async () => {

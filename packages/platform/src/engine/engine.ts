@@ -10,15 +10,13 @@
  * - Due times are kept in memory; a poll that finds no change writes nothing. After a crash every payment in
  *   flight is taken over and is due soon.
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
- * - Every write carries the fence (store/payments.ts). A worker that cannot prove its lease drops everything, aborts its calls and
+ * - Every write carries the fence (store/steps.ts). A worker that cannot prove its lease drops everything, aborts its calls and
  *   restarts under another id.
- * - Each loop waits only for its own work, so that a slow one delays no other: the heartbeat, the slots and the closing of batches
- *   each have a loop.
+ * - The heartbeat and the look at the slots have a loop each, so that neither waits for the other.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { messageOf, steadyClock, type Clock } from '@duebridge/runtime';
-import { closeBatches } from '../reconciliation/batch.ts';
 import { DEFAULT_TIMES, type EngineOptions, type EngineTimes } from './options.ts';
 import { engineMetrics, type EngineMetrics } from './metrics.ts';
 import { keepLease, type Lease } from './lease.ts';
@@ -47,7 +45,7 @@ interface Run {
   readonly lease: Lease;
   /** Aborted when the stop begins. */
   readonly stopping: AbortController;
-  readonly loops: Promise<unknown>;
+  readonly rounds: Promise<void>;
 }
 
 /** The engine of one process. Nothing happens before `start`. */
@@ -125,29 +123,7 @@ export class Engine {
       proven: (provenAt) => this.#worker?.proven(provenAt),
       drop: () => this.#drop(),
     });
-    /** Runs `work` every so often until the stop; a failed run is retried at the next turn. */
-    const every = async (ms: () => number, work: () => Promise<void>): Promise<void> => {
-      for (;;) {
-        await clock.sleep(ms() * (0.9 + clock.random() * 0.2), stopping.signal);
-        if (stopping.signal.aborted) return;
-        await work().catch((error: unknown) => outage.met(error, 'housekeeping failed; retrying'));
-      }
-    };
-    let isSettled = false;
-    const loops = Promise.all([
-      // More often while this worker owns fewer slots than it should.
-      every(
-        () => (isSettled ? this.#times.beatMs : this.#times.beatMs / 4),
-        async () => {
-          isSettled = await this.#takeOver();
-        },
-      ),
-      every(
-        () => this.#times.closeMs,
-        () => this.#close(),
-      ),
-    ]);
-    this.#run = { lease, stopping, loops };
+    this.#run = { lease, stopping, rounds: this.#keepRounds(stopping.signal, outage) };
     await lease.asked;
     // From here on a confirmed payment usually gets a slot of this worker. One that does not is driven as well, from ARRIVALS.
     await within(clock, FIRST_ROUND_MS, [this.#roundOver()]);
@@ -162,7 +138,7 @@ export class Engine {
     const worker = this.#worker;
     const { stopMs } = this.#times;
     const { clock } = this.#options;
-    const over = [run.loops, worker?.finish(stopMs), this.#roundOver()];
+    const over = [run.rounds, worker?.finish(stopMs), this.#roundOver()];
     await within(
       clock,
       stopMs + UNWIND_MS,
@@ -242,6 +218,22 @@ export class Engine {
     this.#worker = undefined;
   }
 
+  /** Looks at the slots until the stop, and more often while this worker owns fewer than it should; a failed look is made again. */
+  async #keepRounds(signal: AbortSignal, outage: Outage): Promise<void> {
+    const { clock } = this.#options;
+    const { beatMs } = this.#times;
+    let isSettled = false;
+    for (;;) {
+      await clock.sleep((isSettled ? beatMs : beatMs / 4) * (0.9 + clock.random() * 0.2), signal);
+      if (signal.aborted) return;
+      try {
+        isSettled = await this.#takeOver();
+      } catch (error) {
+        await outage.met(error, 'the look at the slots failed; retrying');
+      }
+    }
+  }
+
   /** Runs one check of the slots at a time; true when it found this worker in its right. The lease does not wait for it. */
   #takeOver(): Promise<boolean> {
     this.#round ??= this.#takeOverOnce().finally(() => {
@@ -253,17 +245,5 @@ export class Engine {
   async #takeOverOnce(): Promise<boolean> {
     if (this.#worker === undefined || this.#run?.stopping.signal.aborted === true) return false;
     return this.#worker.round();
-  }
-
-  async #close(): Promise<void> {
-    const { database, log } = this.#options;
-    const { lease, stopping } = this.#run ?? {};
-    const worker_id = lease?.worker_id;
-    if (worker_id === undefined || stopping === undefined) return;
-    const bounds = { of: worker_id, signal: stopping.signal };
-    for (const platform_batch_id of await closeBatches(database, worker_id, bounds)) {
-      log.info({ platform_batch_id }, 'batch closed');
-    }
-    await this.#workers.forgetDead();
   }
 }

@@ -13,8 +13,6 @@ export interface EngineTimes {
   readonly leaseMs: number;
   /** Between heartbeats: five may fail before the lease is lost. */
   readonly beatMs: number;
-  /** Between looks for batches to close. */
-  readonly closeMs: number;
   /** How long a stop waits for calls under way before it aborts them. */
   readonly stopMs: number;
   /** Between looks whether an operator has ended a pause. */
@@ -43,7 +41,6 @@ export const CALLS_END_MS = 30_000;
 export const DEFAULT_TIMES: EngineTimes = {
   leaseMs: 10_000,
   beatMs: 2_000,
-  closeMs: 30_000,
   stopMs: 8_000,
   pausedMs: 5_000,
   trialMs: 2_000,

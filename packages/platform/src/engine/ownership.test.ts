@@ -81,7 +81,7 @@ test('a heartbeat is renewed only while nobody may have taken over, and only the
   assert.deepEqual(Object.keys(await ages(database)), Object.keys(others));
 });
 
-test('workers that died long ago are forgotten, on either side of now, and no other [EE7]', async (t) => {
+test('a worker that registers forgets those that died long ago, on either side of now, and no other [EE7]', async (t) => {
   const database = await testDatabase(t, { migrations, name: 'ownership' });
   await workers(database, {
     now: 0,
@@ -91,11 +91,12 @@ test('workers that died long ago are forgotten, on either side of now, and no ot
     ahead: -10 * LEASE_MS + SLACK_MS,
     'impossibly ahead': -10 * LEASE_MS - SLACK_MS,
   });
-  await new WorkerList(database, manualClock(START), LEASE_MS).forgetDead();
+  await new WorkerList(database, manualClock(START), LEASE_MS).register('new');
   assert.deepEqual(Object.keys(await ages(database)).toSorted(), [
     'ahead',
     'dead',
     'dead for long',
+    'new',
     'now',
   ]);
 });

@@ -61,9 +61,10 @@ export class WorkerList {
     return new Date(this.#clock.monotonic() + this.#aheadMs).toISOString();
   }
 
-  /** Puts a new worker on the list. */
+  /** Puts a new worker on the list, and takes those off that died long ago: a takeover does not need their rows. */
   async register(worker_id: string): Promise<void> {
     await this.#beat(() => this.#database.query(registerStatement, [worker_id]));
+    await this.#database.query(forgetStatement, [this.#leaseMs]);
   }
 
   /**
@@ -86,10 +87,5 @@ export class WorkerList {
   /** Removes a worker from the list: anybody may take what names it as its owner. */
   async remove(worker_id: string): Promise<void> {
     await this.#database.query(removeStatement, [worker_id]);
-  }
-
-  /** Removes workers that died long ago from the list; takeover does not need their rows. */
-  async forgetDead(): Promise<void> {
-    await this.#database.query(forgetStatement, [this.#leaseMs]);
   }
 }

@@ -246,35 +246,27 @@ const LOOKED_AT_ONCE = 200;
 
 const dueStatement = sql(
   'batch_due',
-  // Each batch belongs to one slot and so to one worker: workers close different batches at the same time.
-  `SELECT b.platform_batch_id
-     FROM duebridge_platform.batches b, duebridge_platform.slots s
+  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
     WHERE b.closed_at IS NULL AND b.cutoff_at <= now() AND b.platform_batch_id > $1
-      AND s.slot = (abs(hashtext(b.platform_batch_id)::bigint) % 1024)::smallint
-      AND ($2::text IS NULL OR s.worker_id = $2)
-    ORDER BY b.platform_batch_id LIMIT $3`,
+    ORDER BY b.platform_batch_id LIMIT ${LOOKED_AT_ONCE}`,
 );
 
 /**
  * Closes batches whose cut-off has passed and whose payments have all ended: each in one transaction that holds the batch, so that
- * no payment joins while it is counted. With `of`, those that fall to the slots of that worker; any number of workers may do so at
- * once. Returns the ids of those closed here; stops early when `signal` aborts.
+ * no payment joins while it is counted. Any number of replicas may do so at once. Returns the ids of those closed here; stops early when
+ * `signal` aborts.
  */
 export async function closeBatches(
   database: Database,
   actor: string,
-  options: { readonly of?: string; readonly signal?: AbortSignal } = {},
+  signal?: AbortSignal,
 ): Promise<string[]> {
   const closed: string[] = [];
   let cursor = '';
   for (;;) {
-    const due = await database.query<{ platform_batch_id: string }>(dueStatement, [
-      cursor,
-      options.of ?? null,
-      LOOKED_AT_ONCE,
-    ]);
+    const due = await database.query<{ platform_batch_id: string }>(dueStatement, [cursor]);
     for (const { platform_batch_id } of due) {
-      if (options.signal?.aborted === true) return closed;
+      if (signal?.aborted === true) return closed;
       // First outside the transaction, so that a batch that waits for a payment in review is not locked every round.
       if (await isOpen(database, platform_batch_id)) continue;
       if (await closeBatch(database, platform_batch_id, actor)) closed.push(platform_batch_id);
