@@ -8,7 +8,7 @@
  *         the interface its own fields, of anything else 1,000 characters; secrets, account ids and contact data taken out, and sealed.
  */
 import type { Attempt } from '@duebridge/contract';
-import { arrayText, messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { maskAccountId } from '../mask.ts';
 import type { AnsweredCall } from '../partners/client.ts';
 import type { Sealer } from '../partners/seal.ts';
@@ -78,7 +78,7 @@ interface Kept {
 const insertStatement = sql(
   'attempts_insert',
   `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
-   SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::jsonb[])`,
+   SELECT r.id, r.at, r.entries FROM json_to_recordset($1::json) AS r (id text, at timestamptz, entries jsonb)`,
 );
 const selectStatement = sql(
   'attempts_of',
@@ -108,34 +108,24 @@ export function openAttempts(options: {
     if (body !== undefined) entry.body = sealer.seal(body, placeOf(platform_payment_id));
     const now = clock.monotonic();
     const mine = kept.get(platform_payment_id);
-    const last = mine?.entries.at(-1);
-    if (mine !== undefined && last !== undefined && isSame(last, entry)) {
-      last.count += 1;
-      last.last_at = entry.last_at;
-      last.took_ms = entry.took_ms;
-      return;
-    }
     if (mine === undefined) {
       const [oldest] = kept.size < MAX_KEPT ? [] : kept.keys();
       if (oldest !== undefined) kept.delete(oldest);
       kept.set(platform_payment_id, { entries: [entry], news: true, since: now });
       return;
     }
-    mine.entries.push(entry);
-    if (!mine.news) Object.assign(mine, { news: true, since: now });
+    const known = mine.entries.length;
+    append(mine.entries, entry);
+    if (!mine.news && mine.entries.length > known) Object.assign(mine, { news: true, since: now });
   };
 
   const write = async (ids: readonly string[]): Promise<void> => {
-    const rows: { id: string; at: string; entries: string }[] = [];
+    const rows: object[] = [];
     for (const id of ids) {
       const mine = kept.get(id);
       const [first] = mine?.entries ?? [];
       if (mine === undefined || first === undefined) continue;
-      rows.push({
-        id,
-        at: new Date(first.at).toISOString(),
-        entries: JSON.stringify(mine.entries),
-      });
+      rows.push({ id, at: new Date(first.at).toISOString(), entries: [...mine.entries] });
       const last = mine.entries.at(-1);
       // The run continues in memory: its next polls are counted from zero and written with the next change.
       if (last?.kind === 'get' && last.result === 'processing') {
@@ -144,12 +134,7 @@ export function openAttempts(options: {
       } else kept.delete(id);
     }
     for (let from = 0; from < rows.length; from += MAX_ROWS) {
-      const some = rows.slice(from, from + MAX_ROWS);
-      await database.query(insertStatement, [
-        arrayText(some.map((row) => row.id)),
-        arrayText(some.map((row) => row.at)),
-        arrayText(some.map((row) => row.entries)),
-      ]);
+      await database.query(insertStatement, [JSON.stringify(rows.slice(from, from + MAX_ROWS))]);
     }
   };
 
@@ -170,15 +155,14 @@ export function openAttempts(options: {
     async of(platform_payment_id, { bodies }) {
       const entries = (await callsOf([platform_payment_id])).get(platform_payment_id) ?? [];
       entries.sort((a, b) => a.at - b.at || a.last_at - b.last_at);
-      return folded(entries)
-        .slice(-MAX_SHOWN)
-        .map(({ body, at, last_at, ...entry }) => ({
-          ...entry,
-          at: new Date(at).toISOString(),
-          last_at: new Date(last_at).toISOString(),
-          body:
-            bodies && body !== undefined ? sealer.open(body, placeOf(platform_payment_id)) : null,
-        }));
+      const runs: RecordedCall[] = [];
+      for (const entry of entries) append(runs, entry);
+      return runs.slice(-MAX_SHOWN).map(({ body, at, last_at, ...entry }) => ({
+        ...entry,
+        at: new Date(at).toISOString(),
+        last_at: new Date(last_at).toISOString(),
+        body: bodies && body !== undefined ? sealer.open(body, placeOf(platform_payment_id)) : null,
+      }));
     },
 
     async flush(all = false) {
@@ -227,29 +211,23 @@ function placeOf(platform_payment_id: string): string {
   return `attempts/${platform_payment_id}`;
 }
 
-/** Whether two entries are identical: only polls are folded, every PUT keeps its own entry. */
-function isSame(one: RecordedCall, other: RecordedCall): boolean {
-  return (
-    one.kind === 'get' &&
-    other.kind === 'get' &&
-    one.http_status === other.http_status &&
-    one.result === other.result &&
-    (one.body === undefined) === (other.body === undefined)
-  );
-}
-
-/** Merges the parts of a run that was written in parts. */
-function folded(entries: readonly RecordedCall[]): RecordedCall[] {
-  const out: RecordedCall[] = [];
-  for (const entry of entries) {
-    const last = out.at(-1);
-    if (last !== undefined && isSame(last, entry)) {
-      last.count += entry.count;
-      last.last_at = Math.max(last.last_at, entry.last_at);
-      last.took_ms = entry.took_ms;
-    } else if (entry.count > 0) out.push({ ...entry });
-  }
-  return out;
+/**
+ * Adds a call, or a part of a run of polls that was written in parts: equal polls that follow each other are one entry, every PUT keeps
+ * its own.
+ */
+function append(entries: RecordedCall[], entry: RecordedCall): void {
+  const last = entries.at(-1);
+  const isSame =
+    last?.kind === 'get' &&
+    entry.kind === 'get' &&
+    last.http_status === entry.http_status &&
+    last.result === entry.result &&
+    (last.body === undefined) === (entry.body === undefined);
+  if (isSame) {
+    last.count += entry.count;
+    last.last_at = Math.max(last.last_at, entry.last_at);
+    last.took_ms = entry.took_ms;
+  } else if (entry.count > 0) entries.push({ ...entry });
 }
 
 function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): RecordedCall {
