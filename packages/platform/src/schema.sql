@@ -64,11 +64,11 @@ CREATE INDEX audit_actor ON ONLY duebridge_platform.audit USING btree (actor, at
 
 CREATE INDEX audit_event ON ONLY duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
 
-CREATE INDEX audit_of_payment ON ONLY duebridge_platform.audit USING btree (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
-
 CREATE INDEX audit_partner ON ONLY duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
 
-CREATE INDEX audit_payment_id ON ONLY duebridge_platform.audit USING btree (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
+CREATE INDEX audit_partners_payment_id ON ONLY duebridge_platform.audit USING hash (((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
+
+CREATE INDEX audit_payment ON ONLY duebridge_platform.audit USING hash (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
 
 CREATE INDEX audit_unsuccessful ON ONLY duebridge_platform.audit USING btree (((detail ->> 'status'::text)), platform_payment_id) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'status'::text) = ANY (ARRAY['failed'::text, 'canceled'::text])));
 
