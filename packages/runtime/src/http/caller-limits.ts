@@ -14,29 +14,25 @@ const calls = { perSecond: 200, burst: 1_000 };
 /** Addresses and callers remembered. */
 const MAX_KEYS = 10_000;
 
-/** Wraps an authentication. */
-export type LimitCallers = <Caller>(
-  request: FastifyRequest,
-  authenticate: () => Caller | Promise<Caller>,
-  nameOf: (caller: Caller) => string,
-) => Promise<Caller>;
-
 /**
- * Creates the limits of one listener. A refused key counts against its address; beyond the limit the answer is 429 instead of
- * 401. A valid key is accepted whatever others behind the same proxy do. Throws Refusal TOO_MANY_REQUESTS with Retry-After.
+ * Creates the limits of one listener: a function that wraps an authentication. A refused key counts against its address; beyond the
+ * limit the answer is 429 instead of 401. A valid key is accepted whatever others behind the same proxy do. Throws Refusal
+ * TOO_MANY_REQUESTS with Retry-After.
  */
-export function limitCallers(clock: Clock = systemClock): LimitCallers {
+export function limitCallers(clock: Clock = systemClock) {
   const failed = rateLimiter({ ...failures, maxKeys: MAX_KEYS, clock });
   const called = rateLimiter({ ...calls, maxKeys: MAX_KEYS, clock });
-  return async (request, authenticate, nameOf) => {
-    let caller;
+  return async <Caller>(
+    request: FastifyRequest,
+    authenticate: () => Caller | Promise<Caller>,
+    nameOf: (caller: Caller) => string,
+  ): Promise<Caller> => {
+    let caller: Caller;
     try {
       caller = await authenticate();
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'UNAUTHORIZED') {
-        throw failed.take(request.ip) ?? error;
-      }
-      throw error;
+      if (!(error instanceof Refusal) || error.code !== 'UNAUTHORIZED') throw error;
+      throw failed.take(request.ip) ?? error;
     }
     const refusal = called.take(nameOf(caller));
     if (refusal) throw refusal;
