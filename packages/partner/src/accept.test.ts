@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { systemClock, type Database } from '@duebridge/runtime';
+import type { Database } from '@duebridge/runtime';
 import { openAcceptance } from './accept.ts';
 import { kitMetrics } from './metrics.ts';
 import {
@@ -97,7 +97,6 @@ function acceptance(database: Database) {
       count: (name, by = 1) => void (counts[name as keyof typeof counts] += by),
     },
     client_id: 'c',
-    clock: systemClock,
   });
   const path = { biller_id: 'acme', account_id: 'A-1', platform_payment_id: 'one' };
   return {

@@ -34,14 +34,14 @@ const MAX_QUEUED = 10_000;
 
 /** Opens the accepting end of the kit. */
 export function openAcceptance(
-  options: Omit<KitContext, 'log'> & {
+  options: Pick<KitContext, 'database' | 'metrics'> & {
     /** Takes the payments that were new, right after their commit. */
     readonly handOver: (payments: readonly PaymentRow[]) => void;
     /** The caller's name, stored with each payment. */
     readonly client_id: string;
   },
 ) {
-  const { database, handOver, client_id, metrics, clock } = options;
+  const { database, handOver, client_id, metrics } = options;
 
   const flush = async (requests: NewPayment[]): Promise<PaymentRow[]> => {
     // Of concurrent requests with the same id the first is inserted; the others are repeats of it.
@@ -70,7 +70,6 @@ export function openAcceptance(
     flush,
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
-    clock,
   });
 
   return {

@@ -66,16 +66,15 @@ export class InOwnSystem implements Way {
   readonly #records;
 
   constructor(options: OwnSystemOptions) {
-    const { accounts, clock } = options;
-    const { concurrency, deadlineMs } = { ...defaults, ...accounts.calls };
+    const { concurrency, deadlineMs } = { ...defaults, ...options.accounts.calls };
     assert(concurrency >= 1 && deadlineMs > 0, 'calls needs numbers of at least one');
     this.#on = options;
     this.places = concurrency;
     this.repeats = Math.max(1, Math.floor(concurrency / 2));
     this.#deadlineMs = deadlineMs;
-    this.#claims = groupCommit({ ...group, clock, flush: (list: Claim[]) => this.#claim(list) });
+    this.#claims = groupCommit({ ...group, flush: (list: Claim[]) => this.#claim(list) });
     const flush = (list: (PaymentEnd | Postponed)[]): Promise<boolean[]> => this.#store(list);
-    this.#records = groupCommit({ ...group, clock, flush });
+    this.#records = groupCommit({ ...group, flush });
   }
 
   /** Claims the payment, looks it up if its outcome is unknown, and posts it. */

@@ -6,7 +6,6 @@ import {
   fewFetches,
   goesOn,
   hasEnded,
-  held,
   noDouble,
   notEnded,
   notTooFast,
@@ -251,7 +250,11 @@ class Fault {
     if (rule.ofTokens === true) t.script(inner);
     this.behaviour = {
       ...(rule.ofTokens === true ? revoked(t) : inner),
-      ...held(() => rule.payment === 'ended' || this.#released),
+      born: (payment) => {
+        if (rule.payment !== 'ended' && !this.#released) {
+          payment.ending = { ...payment.ending, after_ms: undefined };
+        }
+      },
     };
   }
 
@@ -370,7 +373,9 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
         ? { ...answer, body: { ...(answer.body as object), expires_in: LIFE_SECONDS } }
         : undefined;
     },
-    ...held(() => done),
+    born(payment) {
+      if (!done) payment.ending = { ...payment.ending, after_ms: undefined };
+    },
   });
   const number = Math.min(HERD, t.caller.driver.at_once);
   const payments = await t.payAll(

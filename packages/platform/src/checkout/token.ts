@@ -7,7 +7,7 @@
  * next:   the customer's browser brings the token to session.ts.
  */
 import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
-import { groupCommit, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { groupCommit, sql, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { KeyObject } from 'node:crypto';
 import { notFound, type Client } from './keys.ts';
@@ -59,14 +59,12 @@ export function openTokens(options: {
   client: Pick<PartnerClient, 'getAccount'>;
   sealer: Sealer;
   pepper: KeyObject;
-  clock: Clock;
   log: Log;
 }) {
-  const { database, registry, client, sealer, pepper, clock, log } = options;
+  const { database, registry, client, sealer, pepper, log } = options;
   const rows = groupCommit<object, string>({
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
-    clock,
     async flush(items) {
       const stored = await database.query<{ expires_at: string }>(insertTokens, [
         JSON.stringify(items),
