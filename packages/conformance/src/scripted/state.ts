@@ -71,8 +71,6 @@ export class Book {
   readonly #accounts: Map<string, ScriptedAccount>;
   readonly #payments: StoredPayment[] = [];
   readonly #byKey = new Map<string, StoredPayment>();
-  /** How many postings lowered a balance; a correct partner does it once per payment. */
-  posted = 0;
   readonly #open = new Set<StoredPayment>();
 
   constructor(options: BookOptions) {
@@ -124,7 +122,6 @@ export class Book {
 
   /** Lowers the balance by a payment. */
   post({ biller_id, account_id, amount_in_cents }: StoredPayment): void {
-    this.posted += 1;
     const account = this.account(biller_id, account_id);
     const due = account?.balance?.amount_due_in_cents;
     if (account === undefined || due === undefined) return;

@@ -250,33 +250,12 @@ const keeps = (keep: (cents: number) => number): Behaviour => ({
 const reason = (failure_reason: string | undefined): Behaviour =>
   records('failed', () => ({ failure_reason }));
 
-/** Answers a known id with a conflict. */
-function refusesRepeats(isKnown: (call: Call, known: string) => boolean): Behaviour {
-  const bodies = new Map<string, string>();
-  return swaps((call, { status }) => {
-    if (!isPut(call) || status !== 200) return false;
-    const known = bodies.get(idOf(call));
-    bodies.set(idOf(call), known ?? call.text);
-    return known !== undefined && isKnown(call, known);
-  }, CONFLICT);
-}
-
-/** Shows another amount due, by how many payments were posted. */
-const changeDue = (change: (due: number, posted: number) => unknown): Behaviour => ({
-  answer: (call, answer, partner) =>
-    changeBody('get_balance', (body) => ({
-      ...body,
-      amount_due_in_cents: change(Number(body['amount_due_in_cents']), partner.posted),
-    })).answer?.(call, answer, partner),
-});
-
-/** Reads as if every biller of a path were the known one. */
-const anyBiller = (covers: (call: Call) => boolean): Behaviour =>
-  always((_partner, call) => {
-    if (call.method === 'GET' && covers(call)) {
-      Object.assign(call.params, { biller_id: 'sandbox-utility' });
-    }
-  });
+/** Shows another amount due. */
+const changeDue = (change: (due: number) => unknown): Behaviour =>
+  changeBody('get_balance', (body) => ({
+    ...body,
+    amount_due_in_cents: change(Number(body['amount_due_in_cents'])),
+  }));
 
 export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails('P01', 'accepts requests without a credential', () => admits((call) => !hasKey(call))),
@@ -365,7 +344,11 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
       body: {},
     }),
   ),
-  warns('P11', 'does not look at the biller in the path of a read', () => anyBiller(() => true)),
+  warns('P11', 'does not look at the biller in the path of a read', () =>
+    always((_partner, call) => {
+      if (call.method === 'GET') Object.assign(call.params, { biller_id: 'sandbox-utility' });
+    }),
+  ),
   warns('P12', 'decodes an encoded slash and resolves the path', () =>
     meets((call) => /\/\.\.\//.test(call.params['account_id'] ?? ''), ACTIVE),
   ),
@@ -471,9 +454,18 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
   fails('P22', 'returns posted_at while the payment is processing', () =>
     records('processing', ({ initiated_at }) => ({ posted_at: initiated_at })),
   ),
-  fails('P25', 'answers a known id with 409', () => refusesRepeats(() => true), {
-    also: ['P34'],
-  }),
+  fails(
+    'P25',
+    'answers a known id with 409',
+    () => {
+      const known = counter();
+      return swaps(
+        (call, { status }) => isPut(call) && status === 200 && known(idOf(call)) > 1,
+        CONFLICT,
+      );
+    },
+    { also: ['P34'] },
+  ),
   ...(
     [
       ['is too busy for every repeat', { 'Retry-After': '1' }],
