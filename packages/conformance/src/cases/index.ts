@@ -33,28 +33,25 @@ const FIRST_CENTS = 15_010;
 /** Cents between the first amounts of two checks: up to twenty payments, ten cents apart. */
 const CENTS_EACH = 200;
 
+/** What usually goes wrong at a fault of the token endpoint, and at one of a payment. */
 const CAUSES = {
-  payments: 'The platform records an inconclusive response as an outcome.',
   tokens: 'The platform records a problem with the access token as a failed payment.',
-  own: 'The platform records a payment as failed when it cannot reach the partner or get a token.',
+  payments: 'The platform records an inconclusive response as an outcome.',
 };
 
 /** What a platform must do while a partner, its token endpoint or the network fails: one check a scenario, in their order. */
 export const SCENARIO_CASES: readonly CallerCase[] = SCENARIOS.map((scenario, place) => {
   const { name, title, caller, clauses, ofTokens, strict, last } = scenario;
   const own = OWN_JUDGES[name];
-  const by = own !== undefined ? 'own' : ofTokens === true ? 'tokens' : 'payments';
   const cents = FIRST_CENTS + place * CENTS_EACH;
   return {
     id: name.slice(0, 3),
     title,
     clauses,
     ...(strict === true && { severity: 'should', profile: 'strict' }),
-    stage: last === true ? 'last' : by === 'payments' ? 'main' : 'alone',
-    likely_cause: `${CAUSES[by]} A right one: ${caller}`,
-    run(t) {
-      return own === undefined ? judgeScenario(t, scenario, cents) : own(t, cents);
-    },
+    stage: last === true ? 'last' : own === undefined && ofTokens !== true ? 'main' : 'alone',
+    likely_cause: `${CAUSES[ofTokens === true ? 'tokens' : 'payments']} A right one: ${caller}`,
+    run: (t) => (own === undefined ? judgeScenario(t, scenario, cents) : own(t, cents)),
   };
 });
 

@@ -230,10 +230,10 @@ async function measure(t: PartnerContext): Promise<readonly AccountEffect[]> {
   const sums = await sumsByEnd(t);
   assertMeasured(sums !== undefined, 'a payment of this run has not ended');
   const deadline = run.now() + run.pace.balance_lag_ms;
-  let effects = effectsOf(before, await readBalances(t), sums);
+  let effects = await effectsOf(t, before, sums);
   while (effects.some(isOff) && run.now() < deadline) {
     await run.sleep(run.pace.poll_first_ms);
-    effects = effectsOf(before, await readBalances(t), sums);
+    effects = await effectsOf(t, before, sums);
   }
   const sure = effects.filter(fellByWhatFailed);
   if (sure.length > 0) return sure;
@@ -257,45 +257,43 @@ async function readBalances(t: PartnerContext): Promise<Balances> {
   );
 }
 
-/** Cents by account. */
-type Sums = ReadonlyMap<string, number>;
+/** The cents of the payments to an account: of those that succeeded, and of those that failed or were canceled. */
+interface Sums {
+  succeeded: number;
+  undone: number;
+}
 
-/** The cents that succeeded, and that failed or were canceled, on each account; undefined when a payment has not ended. */
-async function sumsByEnd(
-  t: PartnerContext,
-): Promise<{ readonly succeeded: Sums; readonly undone: Sums } | undefined> {
-  const succeeded = new Map<string, number>();
-  const undone = new Map<string, number>();
+/** The sums of each account; undefined when a payment has not ended. */
+async function sumsByEnd(t: PartnerContext): Promise<ReadonlyMap<string, Sums> | undefined> {
+  const sums = new Map<string, Sums>();
   const ends = [...t.run.payments.values()].map(async ({ intent, seen }) => {
     // A refused payment must not exist; if a read finds it anyway, it counts.
     const isMade = seen.length > 0 || holdsPayment(await t.read(intent));
     if (!isMade) return true;
     const { end } = await t.end(intent);
     if (end === undefined) return false;
-    const sums = end.record['status'] === 'succeeded' ? succeeded : undone;
-    const amount = end.record['amount_in_cents'];
+    const { status, amount_in_cents: amount } = end.record;
+    const sum = sums.get(intent.account_id) ?? { succeeded: 0, undone: 0 };
     const cents = typeof amount === 'number' ? amount : intent.amount_in_cents;
-    sums.set(intent.account_id, (sums.get(intent.account_id) ?? 0) + cents);
+    sum[status === 'succeeded' ? status : 'undone'] += cents;
+    sums.set(intent.account_id, sum);
     return true;
   });
-  return (await Promise.all(ends)).every(Boolean) ? { succeeded, undone } : undefined;
+  return (await Promise.all(ends)).every(Boolean) ? sums : undefined;
 }
 
-function effectsOf(
+async function effectsOf(
+  t: PartnerContext,
   before: Balances,
-  after: Balances,
-  { succeeded, undone }: { readonly succeeded: Sums; readonly undone: Sums },
-): AccountEffect[] {
+  sums: ReadonlyMap<string, Sums>,
+): Promise<AccountEffect[]> {
+  const after = await readBalances(t);
   return [...before].flatMap(([account_id, { due }]) => {
     const now = after.get(account_id);
-    if (now === undefined) return [];
-    return {
-      account_id,
-      fell: due - now.due,
-      expected: succeeded.get(account_id) ?? 0,
-      undone: undone.get(account_id) ?? 0,
-      reply: now.reply,
-    };
+    const { succeeded: expected = 0, undone = 0 } = sums.get(account_id) ?? {};
+    return now === undefined
+      ? []
+      : { account_id, fell: due - now.due, expected, undone, reply: now.reply };
   });
 }
 
