@@ -147,7 +147,7 @@ test('every command of the guide does what the guide says', async (t) => {
   const shell = await PageShell.open(t);
   await runPage('docs/prove-your-server.md', shell);
   const written = (file: string): string => readFileSync(join(shell.consumer.folder, file), 'utf8');
-  assert.match(written('report.html'), /Conforms to the interface/);
+  assert.match(written('report.html'), /conforms to the interface/);
   assert.match(written('conformance.xml'), /<testcase /);
   assert.ok('verdict' in (JSON.parse(written('conformance.json')) as object));
 });

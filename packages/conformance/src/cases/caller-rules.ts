@@ -2,7 +2,7 @@
 import { parsed } from '../check/http.ts';
 import type { ClauseId, Json } from '@duebridge/contract';
 import { idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
-import { recordOf, type Behaviour, type Call, type Book } from '../scripted/partner.ts';
+import type { Behaviour, Call } from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
 
 /** The body of a call as an object; undefined when it is not an object. */
@@ -19,17 +19,12 @@ export function decoded(segment: string | undefined): string | undefined {
   }
 }
 
-/** Reports every payment as processing until it is over. */
-export function reportsProcessing(isOver: (call: Call, partner: Book) => boolean): Behaviour {
-  return {
-    answer(call, answer, partner) {
-      const record = recordOf(answer);
-      return record === undefined || isOver(call, partner)
-        ? undefined
-        : { status: 200, body: { ...record, status: 'processing', posted_at: null } };
-    },
-  };
-}
+/** Leaves a payment processing, unless it is over by then, until it is settled by hand. */
+export const held = (isOver: () => boolean): Behaviour => ({
+  born(payment) {
+    if (!isOver()) payment.ending = { ...payment.ending, after_ms: undefined };
+  },
+});
 
 /** The ids of all payments that the partner has been called for. */
 export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>

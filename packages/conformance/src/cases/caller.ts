@@ -18,10 +18,10 @@ import {
   decoded,
   goesOn,
   hasEnded,
+  held,
   idsSoFar,
   noDouble,
   notEnded,
-  reportsProcessing,
   returnedTheEnd,
   sameBytes,
   stopsAtTheEnd,
@@ -415,7 +415,7 @@ const c14: CallerCase = {
     let restarted = false;
     const polled = await t.pay(
       14_010,
-      reportsProcessing(() => restarted),
+      held(() => restarted),
     );
     await t.accepted(polled);
     // Accepts the payment, but sends no response to a PUT before the restart.
@@ -425,6 +425,7 @@ const c14: CallerCase = {
     await t.arrived(unanswered);
     await restart();
     restarted = true;
+    t.settle(polled);
     await goesOnFor(t, polled, 'a payment that was processing');
     await goesOnFor(t, unanswered, 'a payment whose PUT had no response');
     await newIds(t);

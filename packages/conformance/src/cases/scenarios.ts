@@ -6,6 +6,7 @@ import {
   fewFetches,
   goesOn,
   hasEnded,
+  held,
   noDouble,
   notEnded,
   notTooFast,
@@ -250,11 +251,7 @@ class Fault {
     if (rule.ofTokens === true) t.script(inner);
     this.behaviour = {
       ...(rule.ofTokens === true ? revoked(t) : inner),
-      born: (payment) => {
-        if (rule.payment !== 'ended' && !this.#released) {
-          payment.ending = { ...payment.ending, after_ms: undefined };
-        }
-      },
+      ...held(() => rule.payment === 'ended' || this.#released),
     };
   }
 
@@ -373,9 +370,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
         ? { ...answer, body: { ...(answer.body as object), expires_in: LIFE_SECONDS } }
         : undefined;
     },
-    born(payment) {
-      if (!done) payment.ending = { ...payment.ending, after_ms: undefined };
-    },
+    ...held(() => done),
   });
   const number = Math.min(HERD, t.caller.driver.at_once);
   const payments = await t.payAll(

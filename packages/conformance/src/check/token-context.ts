@@ -39,12 +39,6 @@ export class TokenContext extends Context<Run<PlatformTarget>> {
     const refused = reply.status !== undefined && !isSuccess(reply);
     return this[level](refused, `no token for ${what}`, reply);
   }
-
-  /** Raises a finding unless a token was issued. */
-  issued(reply: Reply, what: string): boolean {
-    const isIssued = reply.status === 200 && tokenOf(reply) !== undefined;
-    return this.must(isIssued, `200 with a token${what}`, reply);
-  }
 }
 
 const tokenUrl = ({ target }: Run<PlatformTarget>): string =>

@@ -19,14 +19,6 @@ const WORDS: Readonly<Record<Verdict, readonly [sign: string, word: string]>> = 
   CONFIG: ['?', 'not reached'],
 };
 
-const TITLES: Readonly<Record<RunReport['verdict'], string>> = {
-  passed: '✓ Conforms to the interface',
-  failed: '✗ Breaks the interface',
-  partial: '? Partly judged',
-  config: '? Could not be judged',
-  nothing: '? Nothing was judged',
-};
-
 /** The page. */
 export function pageReport(report: RunReport): string {
   const { broken, results } = report;
@@ -58,7 +50,7 @@ const section = (title: string, content: string): string =>
   content === '' ? '' : `<section><h2>${title}</h2>\n${content}\n</section>`;
 
 function top(report: RunReport): string {
-  const { counts, target, money, profile } = report;
+  const { target, money, profile } = report;
   const cap = money?.cap_in_cents;
   const capped = cap === undefined ? '' : ` of a cap of ${formatCents(cap)}`;
   const seconds = (report.duration_ms / 1_000).toFixed(1);
@@ -77,13 +69,9 @@ function top(report: RunReport): string {
   const shown = Object.entries(facts).flatMap(([name, value]) =>
     value === undefined ? [] : `<dt>${name}</dt><dd>${html(value)}</dd>`,
   );
-  const sum = (['PASS', 'FAIL', 'WARN', 'SKIP'] as const)
-    .filter((verdict) => counts[verdict] > 0)
-    .map((verdict) => `${counts[verdict]} ${WORDS[verdict][1]}`);
   return `<header class="${report.verdict}">
 <p>duebridge conformance report</p>
-<h1>${report.verdict === 'passed' && counts.FAIL > 0 ? '! Breaks the interface as expected, not otherwise' : TITLES[report.verdict]}</h1>
-<p>Of ${report.results.length} checks: ${sum.join(', ') || 'none judged'}.</p>
+<h1>${html(headline(report))}</h1>
 <dl>${shown.join('')}</dl>
 </header>`;
 }

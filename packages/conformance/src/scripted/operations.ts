@@ -129,9 +129,10 @@ function readInstruction(
   }
   problems = behaviour.validate(call, problems);
   if (problems.length > 0) throw new Refusal('INVALID_REQUEST', { details: problems });
-  const { amount_in_cents, platform_batch_id } = fields;
+  const { amount_in_cents = null, platform_batch_id } = fields;
   return {
-    amount_in_cents: typeof amount_in_cents === 'number' ? amount_in_cents : asNumber(fields),
+    // Digits that are no integer are an object of their own here.
+    amount_in_cents: Number(JSON.parse(JSON.stringify(amount_in_cents))) || 0,
     platform_batch_id: typeof platform_batch_id === 'string' ? platform_batch_id : '',
   };
 }
@@ -158,9 +159,4 @@ const PARAMS = Object.fromEntries(
 
 function isObject(value: Json | undefined): value is Readonly<Record<string, Json>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function asNumber(fields: Readonly<Record<string, Json>>): number {
-  const value = Number(JSON.parse(JSON.stringify(fields['amount_in_cents'] ?? null)));
-  return Number.isFinite(value) ? value : 0;
 }

@@ -106,10 +106,9 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     behaviour: () => onRecords((r) => Object.fromEntries(Object.entries(r).toReversed())),
   },
   {
-    name: 'with times at an offset',
-    behaviour: () => times((t) => moved(t, 19_800_000).replace('Z', '+05:30')),
+    name: 'with times in microseconds at an offset',
+    behaviour: () => times((t) => moved(t, 19_800_000).replace('Z', '123+05:30')),
   },
-  { name: 'with times in microseconds', behaviour: () => times((t) => t.replace('Z', '123Z')) },
   {
     name: 'that rounds posted_at alone to a second',
     behaviour: () =>
@@ -361,12 +360,8 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     warns: ['P11'],
   },
   {
-    name: 'that writes times in the basic format of ISO 8601',
-    behaviour: () => times((t) => t.replaceAll(/[-:]/g, '').replace(/\.\d+/, '')),
-  },
-  {
-    name: 'that writes a comma before the fraction of a second',
-    behaviour: () => times((t) => t.replace('.', ',')),
+    name: 'that writes times in the basic format of ISO 8601, with a comma before the fraction',
+    behaviour: () => times((t) => t.replaceAll(/[-:]/g, '').replace('.', ',')),
   },
   {
     // As at the end of a keep-alive, which the judge cannot see coming (RFC 9112, 9.5).
