@@ -4,7 +4,7 @@
  * enters: the text of a file, chunk by chunk, whose first line names its columns. It is read twice: once for what is wrong in it, because
  *         one bad line refuses the file, and once page by page.
  * leaves: what its lines hold, in pages, and its digest.
- * holds:  memory does not grow with the file, except for about 60 bytes a line by which lines of one identity are found.
+ * holds:  memory does not grow with the file, except for 8 bytes a line by which lines of one identity are found.
  */
 import crypto from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
@@ -77,7 +77,7 @@ export interface CsvImport<T> {
 /** Checks a file, then stores it page by page. Throws what `checkCsv` and `csvPages` throw, and what `store` throws. */
 export async function importCsv<T>(file: CsvImport<T>): Promise<void> {
   const { kind, open, store, note, progress } = file;
-  const checked = await checkCsv(kind, open());
+  const checked = await checkCsv(kind, open);
   let stored = 0;
   try {
     for await (const page of csvPages(kind, open(), checked)) {
@@ -135,18 +135,41 @@ function refuseHeader(problems: readonly string[]): void {
 /** Bad lines that are named; a file may have millions. */
 const MOST_NAMED = 100;
 
-/** Reads a whole file. Throws CsvRefused that names the bad lines, and those whose identity an earlier line has. */
-async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<CheckedCsv> {
+/**
+ * Reads a whole file. Throws CsvRefused that names the bad lines, and those whose identity an earlier line has. Of the identities 8 bytes a
+ * line are kept; where two are equal, the file is read again, and those lines are compared by their texts.
+ */
+async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText): Promise<CheckedCsv> {
+  const digests = new Digests();
+  let checked = await problemsIn(kind, open(), (id) => digests.add(id));
+  const repeated = digests.repeated();
+  if (repeated.size > 0) {
+    const first = new Map<string, number>();
+    checked = await problemsIn(kind, open(), (id, line) => {
+      if (!repeated.has(digestOf(id))) return undefined;
+      const before = first.get(id);
+      if (before === undefined) first.set(id, line);
+      return before;
+    });
+  }
+  if (checked.problems.length > 0) throw new CsvRefused(checked.problems);
+  return checked;
+}
+
+/** What is wrong in a file. `before` gives the line that had an identity before. */
+async function problemsIn<T>(
+  kind: CsvKind<T>,
+  text: CsvText,
+  before: (id: string, line: number) => number | undefined,
+): Promise<CheckedCsv & { readonly problems: readonly Detail[] }> {
   const digest = crypto.createHash('sha256');
-  const seen = new Identities();
   const problems: Detail[] = [];
   let [count, bad] = [0, 0];
   for await (const { line, value, problems: wrong } of linesOf(kind, digested(text, digest))) {
     count += 1;
     const id = kind.identity(value);
-    const before = id === undefined ? undefined : seen.add(id, line);
-    const all =
-      before === undefined ? wrong : [...wrong, `is the same ${kind.what} as line ${before}`];
+    const same = id === undefined ? undefined : before(id, line);
+    const all = same === undefined ? wrong : [...wrong, `is the same ${kind.what} as line ${same}`];
     if (all.length === 0) continue;
     bad += 1;
     if (bad <= MOST_NAMED) problems.push({ path: `line ${line}`, problem: all.join('; ') });
@@ -154,8 +177,7 @@ async function checkCsv<T>(kind: CsvKind<T>, text: CsvText): Promise<CheckedCsv>
   if (bad > MOST_NAMED) {
     problems.push({ path: 'the file', problem: `has ${bad - MOST_NAMED} more bad lines` });
   }
-  if (problems.length > 0) throw new CsvRefused(problems);
-  return { count, file_sha256: digest.digest('hex') };
+  return { count, file_sha256: digest.digest('hex'), problems };
 }
 
 /** Lines of one page: a transaction each. */
@@ -191,55 +213,29 @@ async function* digested(text: CsvText, digest: crypto.Hash): AsyncGenerator<str
   }
 }
 
-/**
- * Which line had a text first, by 64 bits of its digest: among ten million texts, two differing ones are taken for one with a
- * chance of one in 400,000. In many small tables, because a large one is in memory twice while it grows, and in plain numbers: a Map of
- * a million takes 25 MB more.
- */
-class Identities {
-  readonly #tables = Array.from({ length: 4_096 }, () => new Lines());
-
-  /** The line that has this text already; undefined when it is new. */
-  add(text: string, line: number): number | undefined {
-    const digest = crypto.hash('sha256', text, 'hex');
-    const table = this.#tables[Number.parseInt(digest.slice(13, 16), 16)];
-    return table?.add(1 + Number.parseInt(digest.slice(0, 13), 16), line);
-  }
+/** 52 bits of a text's digest. */
+function digestOf(text: string): number {
+  return Number.parseInt(crypto.hash('sha256', text, 'hex').slice(0, 13), 16);
 }
 
-/** Lines by keys from 1 on: each key at its place or, when another is there, at the next that is free. */
-class Lines {
-  #keys = new Float64Array(16);
-  #lines = new Uint32Array(16);
+/** Digests of a file's identities, in plain numbers: a Set of a million takes ten times as much memory. */
+class Digests {
+  #all = new Float64Array(1_024);
   #size = 0;
 
-  /** The line of a key that is there; undefined for a new one, which it keeps with `line`. */
-  add(key: number, line: number): number | undefined {
-    const at = this.#placeOf(key);
-    if (this.#keys[at] === key) return this.#lines[at];
-    this.#keys[at] = key;
-    this.#lines[at] = line;
-    this.#size += 1;
-    if (this.#size > this.#keys.length * 0.75) this.#grow();
-    return undefined;
-  }
-
-  /** Where a key is, or belongs. */
-  #placeOf(key: number): number {
-    let at = key % this.#keys.length;
-    while (this.#keys[at] !== 0 && this.#keys[at] !== key) at = (at + 1) % this.#keys.length;
-    return at;
-  }
-
-  #grow(): void {
-    const [keys, lines] = [this.#keys, this.#lines];
-    this.#keys = new Float64Array(Math.ceil(keys.length * 1.5));
-    this.#lines = new Uint32Array(this.#keys.length);
-    for (const [from, key] of keys.entries()) {
-      if (key === 0) continue;
-      const at = this.#placeOf(key);
-      this.#keys[at] = key;
-      this.#lines[at] = lines[from] ?? 0;
+  add(text: string): undefined {
+    if (this.#size === this.#all.length) {
+      const grown = new Float64Array(Math.ceil(this.#size * 1.5));
+      grown.set(this.#all);
+      this.#all = grown;
     }
+    this.#all[this.#size] = digestOf(text);
+    this.#size += 1;
+  }
+
+  /** Those that were added more than once. */
+  repeated(): Set<number> {
+    const sorted = this.#all.subarray(0, this.#size).sort();
+    return new Set(sorted.filter((digest, at) => digest === sorted[at - 1]));
   }
 }
