@@ -130,7 +130,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
       })),
   },
   { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 }, within_ms: 20_000 },
-  { name: 'that takes two seconds', gateway: { latency_ms: 2_000 }, within_ms: 240_000 },
+  { name: 'that takes two seconds', gateway: { latency_ms: 2_000 }, within_ms: 150_000 },
   {
     name: 'behind a gateway whose errors are web pages',
     gateway: {
