@@ -18,6 +18,8 @@ const MAX_BATCH = 500;
 const AT_ONCE = 2;
 /** Rows that are tried one by one beside each other, after one of their statement was locked: a few locked ones leave room. */
 const ALONE_AT_ONCE = 4;
+/** A statement has a cost of its own, so that few large ones cost less: one that takes longer than this is held up, and the next starts beside it. */
+const PATIENCE_MS = 100;
 /** Pause before a row that was locked when it was tried by itself is tried again. */
 const LOCKED_MS = 1_000;
 /** Writes waiting at most: one per payment under way, and a worker holds up to a million. */
@@ -45,12 +47,14 @@ export class PaymentRecords {
   readonly #alone: GroupCommit<Step, boolean>;
 
   constructor(on: Ground) {
-    const { database, workerId: worker_id, databaseNow } = on;
+    const { database, clock, workerId: worker_id, databaseNow } = on;
     const writes = (maxBatch: number, concurrency: number) =>
       groupCommit<Step, boolean>({
         maxBatch,
         maxQueued: MAX_QUEUED,
         concurrency,
+        patienceMs: PATIENCE_MS,
+        clock,
         flush: (steps) => takeSteps(database, { worker_id, at: databaseNow() }, steps),
       });
     this.#on = on;
