@@ -171,8 +171,7 @@ test('a payment the biller cannot take ends failed with its reason, and the fund
   };
   await settled(books);
   assert.equal(await fundsOf(failed.platform_payment_id), 'released');
-  // Of funds that were simply taken nothing has to be remembered: the book has them.
-  assert.equal(await fundsOf(paid.platform_payment_id), undefined);
+  assert.equal(await fundsOf(paid.platform_payment_id), 'captured');
 });
 
 test('a payment that the biller cancels ends canceled, and nothing is posted [ST4]', async () => {

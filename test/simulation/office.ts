@@ -175,8 +175,7 @@ export class Office {
       const money = [{ reference, amount_in_cents: one.cents, ...(outcome && { outcome }) }];
       const event_id = `${this.#events}`;
       const event = { event_id, platform_payment_id: one.id, kind, money } as const;
-      const at = new Date(clock.now()).toISOString();
-      await applyEvent(database, 'simulated', event, at, ['simulated', 'mandate']);
+      await applyEvent(database, 'simulated', event, new Date(clock.now()).toISOString());
     };
     await tell();
     if (kind === 'disputed') await tell(this.#random() < 0.5 ? 'won' : 'lost');
@@ -325,8 +324,8 @@ export function officeIn(
       captured: () =>
         postgres.look(
           `SELECT p.platform_payment_id AS id, p.amount_in_cents AS cents FROM duebridge_platform.payments p
-             LEFT JOIN duebridge_platform.funds f USING (platform_payment_id)
-            WHERE coalesce(f.state, 'captured') = 'captured' AND p.funding_method <> 'elsewhere' AND p.status = 'succeeded' AND p.settled_at IS NOT NULL ORDER BY 1`,
+             JOIN duebridge_platform.funds f USING (platform_payment_id)
+            WHERE f.state = 'captured' AND p.status = 'succeeded' AND p.settled_at IS NOT NULL ORDER BY 1`,
         ),
       happened: stage.fault,
       bug: (what) => void bugs.push(what),

@@ -134,8 +134,8 @@ export async function judge(
     for (const [id, account_id] of acknowledged) assert.equal(stored.get(id), account_id);
     const ids = ours.map(({ id }) => ({ id }));
     const captures = await books.query<{ id: string }>(
-      `SELECT t.id FROM duebridge_platform.transfers t JOIN duebridge_platform.payments p ON p.platform_payment_id = t.id
-        WHERE t.act = 'settled' AND t.debit = 'taken' AND p.account_id LIKE 'acc-%' ORDER BY 1`,
+      `SELECT platform_payment_id AS id FROM duebridge_platform.funds JOIN duebridge_platform.payments USING (platform_payment_id)
+        WHERE state = 'captured' AND account_id LIKE 'acc-%' ORDER BY 1`,
     );
     assert.deepEqual(captures, ids, 'not each was captured');
     assert.deepEqual(postings, ids, 'not each was posted once');

@@ -147,11 +147,10 @@ for (const file of recordings) {
 
     // Each was charged once, released if it failed, and posted once; and nobody disagrees.
     const inOrder = (ids: readonly string[]): string[] => ids.toSorted();
-    // What the earlier version settled itself is in the list that its sandbox kept, and what was simply taken in the book alone.
+    // What the earlier version settled itself is in the list that its sandbox kept.
     const funds = await ours.books.query<{ id: string; state: string }>(
       `SELECT platform_payment_id AS id, state FROM duebridge_platform.funds
-       UNION SELECT id, 'captured' FROM duebridge_platform.transfers WHERE act = 'settled' AND debit = 'taken'
-       UNION SELECT platform_payment_id, CASE act WHEN 'capture' THEN 'captured' ELSE 'released' END
+       UNION ALL SELECT platform_payment_id, CASE act WHEN 'capture' THEN 'captured' ELSE 'released' END
          FROM duebridge_platform.sandbox_funds WHERE phase = 'settle'`,
     );
     const idsIn = (state: string): string[] =>

@@ -65,9 +65,7 @@ function paid(
     (await auditOfPayment(database, id)).map(({ event }) => event);
   const state = async (): Promise<string | undefined> => {
     const [row] = await database.query<{ state: string }>(
-      `SELECT coalesce(f.state, CASE WHEN p.settled_at IS NOT NULL AND p.status = 'succeeded' THEN 'captured' END) AS state
-         FROM duebridge_platform.payments p LEFT JOIN duebridge_platform.funds f USING (platform_payment_id)
-        WHERE p.platform_payment_id = $1`,
+      'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
       [id],
     );
     return row?.state;

@@ -15,26 +15,15 @@ const lockStatement = sql(
   'SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE',
 );
 /**
- * Funds of which nothing had to be remembered have a row from their first event after the settlement on. Not before it: the settlement would
- * not see the row. `$3`: the methods of the adapter.
- */
-const keepStatement = sql(
-  'funds_keep_settled',
-  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state)
-   SELECT p.platform_payment_id, $2, p.platform_payment_id, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END
-     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND p.funding_method = ANY($3::text[]) AND p.settled_at IS NOT NULL
-   ON CONFLICT (platform_payment_id) DO NOTHING`,
-);
-/**
  * A payment that failed or was canceled must not keep funds, whatever the
  * row said about them: `taken` then begins a release.
  */
 const applyStatement = sql(
   'funds_apply_event',
   `WITH p AS (
-     SELECT p.platform_payment_id, p.partner_id, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled, coalesce(f.state, 'new') AS state
-       FROM duebridge_platform.payments p LEFT JOIN duebridge_platform.funds f USING (platform_payment_id)
-      WHERE p.platform_payment_id = $3 AND (f.adapter = $1 OR f.adapter IS NULL AND p.funding_method = ANY($7::text[]))
+     SELECT p.platform_payment_id, p.partner_id, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled, f.state
+       FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
+      WHERE p.platform_payment_id = $3 AND f.adapter = $1
    ), fresh AS (
      INSERT INTO duebridge_platform.funding_events AS made (adapter, event_id, kind, platform_payment_id)
      SELECT $1, $2, $4, p.platform_payment_id FROM p
@@ -94,12 +83,10 @@ export function applyEvent(
   adapter: string,
   event: ProcessorEvent,
   at: string,
-  methods: readonly string[] = [],
 ): Promise<boolean> {
   const { event_id, platform_payment_id, kind, detail = {}, money } = event;
   return database.transaction(async (tx) => {
     await tx.query(lockStatement, [platform_payment_id]);
-    await tx.query(keepStatement, [platform_payment_id, adapter, methods]);
     const [met] = await tx.query<Met>(applyStatement, [
       adapter,
       event_id,
@@ -107,7 +94,6 @@ export function applyEvent(
       kind,
       at,
       JSON.stringify({ event_id, ...detail }),
-      methods,
     ]);
     if (met === undefined) return false;
     // A processor that names no money means all of it.

@@ -4,9 +4,7 @@
  * enters: a payment's order, as the engine asks; what a webhook told.  leaves: the port's answers. The engine writes them into the row
  *         of `funds` with the step that follows from them; what must be known before that is written here.
  * holds:  the reference is stored before the authorization is asked for, so that no crash leaves funds held that nobody knows. The row
- *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too. Where the
- *         processor finds everything by the payment's own id, a payment has a row from the first thing that its own row does not say: an
- *         action, the end of a hold, a decline, a release, a loss, an event.
+ *         decides what may follow: once a release has begun, no authorization is reported any more, and a late one is released too.
  *         Funds taken for a payment that failed or was canceled are refunded (decision 110).
  * next:   the processor, by adapter.ts.
  */
@@ -100,12 +98,10 @@ interface FundsRow {
   readonly news_at: string | null;
   readonly expires_at: string | null;
   readonly reason: string | null;
-  /** False while nothing of the payment has to be remembered: then there is no row yet. */
-  readonly is_kept: boolean;
 }
 
 const COLUMNS =
-  'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason, true AS is_kept';
+  'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
 
 const keepStatement = sql(
   'funds_keep',
@@ -144,19 +140,6 @@ const takenEarlyStatement = sql(
   'funds_taken_early',
   `SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`,
 );
-/** What is known of funds of which nothing is kept. */
-const NOTHING_KEPT = {
-  instrument: null,
-  customer: null,
-  state: 'new',
-  action: null,
-  act_by: null,
-  asked_at: null,
-  news_at: null,
-  expires_at: null,
-  reason: null,
-  is_kept: false,
-} as const;
 /** A call that nobody aborts. */
 const NEVER_ABORTED: FundingCallOptions = { signal: new AbortController().signal };
 
@@ -282,7 +265,6 @@ export class Funds {
     const { adapter, method } = own;
     const customer =
       method.saves && flow_id ? await savedCustomer(on, adapter.name, flow_id) : undefined;
-    if (adapter.prepare === undefined && instrument === undefined && customer === undefined) return;
     await keepRow(on, adapter, platform_payment_id, { instrument, customer });
   }
 
@@ -308,12 +290,7 @@ export class Funds {
   async apply(adapter: string, event: ProcessorEvent): Promise<boolean> {
     const { event_id, platform_payment_id, kind } = event;
     const { database, log } = this.#on;
-    const own = this.#byName.get(adapter)?.methods() ?? [];
-    const methods = own
-      .filter((method) => method.collection !== 'elsewhere')
-      .map((method) => method.funding_method);
-    const at = instant(this.#clock.now());
-    if (!(await applyEvent(database, adapter, event, at, methods))) return false;
+    if (!(await applyEvent(database, adapter, event, instant(this.#clock.now())))) return false;
     this.#count(adapter, `event_${kind}`);
     if (kind === 'disputed' || kind === 'returned') {
       log.error(
@@ -344,13 +321,14 @@ export class Funds {
     const id = order.platform_payment_id;
     let row = await this.#rows.add(id);
     if (row === undefined) {
-      // Its page had nothing to keep, or no page made it and its method needs no details.
+      // Nothing was kept for a payment that no page made, and its method needs no details.
       const own = this.#byMethod.get(order.funding_method);
       if (own === undefined || own.method.asks === true) {
         throw new Error(`no funds are kept for ${id}`);
       }
-      row = { ...NOTHING_KEPT, platform_payment_id: id, adapter: own.adapter.name, reference: id };
-      if (own.adapter.prepare !== undefined) row = await this.#kept(own.adapter, row);
+      await keepRow(this.#on.database, own.adapter, id, {});
+      row = await this.#rows.add(id);
+      if (row === undefined) throw new Error(`no funds are kept for ${id}`);
     }
     const adapter = this.#byName.get(row.adapter);
     if (adapter === undefined) {
@@ -373,16 +351,6 @@ export class Funds {
     return { adapter, row, full };
   }
 
-  /** The row of a payment of which something has to be remembered from now on. */
-  async #kept(adapter: FundingAdapter, row: FundsRow): Promise<FundsRow> {
-    if (row.is_kept) return row;
-    const id = row.platform_payment_id;
-    await keepRow(this.#on.database, adapter, id, {});
-    const kept = await this.#rows.add(id);
-    if (kept === undefined) throw new Error(`no funds are kept for ${id}`);
-    return kept;
-  }
-
   /**
    * The order with its reference, which is stored before the processor can hold or take anything. Undefined when a release has begun, or
    * another worker was first: nothing is held yet, so nothing has to be released.
@@ -400,7 +368,6 @@ export class Funds {
 
   async #decline(adapter: FundingAdapter, id: string, reason: string): Promise<Authorization> {
     const text = reason.slice(0, 500);
-    await keepRow(this.#on.database, adapter, id, {});
     await this.#on.database.query(declineStatement, [id, text]);
     this.#count(adapter.name, 'declined');
     return { kind: 'declined', reason: text };
@@ -443,7 +410,6 @@ export class Funds {
         const { expires_at } = reply;
         const hold: Hold = expires_at === undefined ? {} : { expires_at };
         if (!lasts(hold, now)) return this.#endLate(adapter, ready, call, EXPIRED);
-        if (expires_at !== undefined) await this.#kept(adapter, row);
         if (!wasHeld) this.#count(adapter.name, 'authorized');
         return { kind: 'authorized', ...hold };
       }
@@ -469,7 +435,6 @@ export class Funds {
     if (acts || row.state === 'acting') {
       const sealed = acts ? this.#on.sealer.seal(JSON.stringify(reply.action), placeOf(id)) : null;
       const act_by = instant(now + ACT_WITHIN_MS);
-      await this.#kept(adapter, row);
       await this.#on.database.query(actStatement, [id, sealed, act_by, instant(now)]);
     }
     if (acts && row.state === 'new') this.#count(adapter.name, 'requires_action');
@@ -501,7 +466,6 @@ export class Funds {
       return undefined;
     }
     const reason = reply.reason.slice(0, 500);
-    await this.#kept(adapter, row);
     this.#count(adapter.name, 'uncollected');
     this.#on.log.error(
       { platform_payment_id: id, reason },
@@ -533,7 +497,6 @@ export class Funds {
     };
     if (before.row.state === 'refunded') return refunded();
     if (before.row.state === 'released' || before.row.state === 'uncollected') return undefined;
-    await this.#kept(before.adapter, before.row);
     await this.#on.database.query(releaseStatement, [order.platform_payment_id]);
     // Read again: a reference may have been stored before this statement, and none can be stored after it.
     const { adapter, full } = await this.#read(order);

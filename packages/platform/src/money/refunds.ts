@@ -66,12 +66,9 @@ interface LockedPayment {
   readonly status: string;
   readonly is_settled: boolean;
 }
-/** Funds of which nothing had to be remembered have no row: the book says that they were taken. */
 const fundsStatement = sql(
   'refund_funds',
-  `SELECT coalesce((SELECT f.state FROM duebridge_platform.funds f WHERE f.platform_payment_id = $1),
-                   (SELECT 'captured' FROM duebridge_platform.transfers t
-                     WHERE t.id = $1 AND t.act IN ('settled', 'word') AND t.debit = 'taken' AND t.credit = 'owed')) AS state`,
+  `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
 );
 const wentBackStatement = sql(
   'refund_went_back',
