@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DatabaseUnavailable } from './errors.ts';
 import { groupCommit } from './group-commit.ts';
+import { manualClock } from '../test/testing.ts';
 
 /** A flush that waits to be released, and records what it was given. */
 function heldFlush(): {
@@ -49,21 +50,31 @@ test('items that arrive during a flush go into the next one, in order, and each 
   assert.deepEqual(held.flushes, [[1], [2, 3, 4], [5]]);
 });
 
-test('as many flushes run at once as are allowed', async () => {
+test('a second flush starts beside one that takes too long, or when it is full, and not before', async () => {
   const held = heldFlush();
-  const group = groupCommit({ flush: held.flush, maxBatch: 3, maxQueued: 100, concurrency: 2 });
+  const clock = manualClock();
+  const options = { flush: held.flush, maxBatch: 3, maxQueued: 100, concurrency: 2, clock };
+  const group = groupCommit({ ...options, patienceMs: 100 });
   const all = [group.add(1)];
   await turn();
   all.push(group.add(2), group.add(3));
   await turn();
-  all.push(group.add(4));
+  await clock.advance(99);
+  await turn();
+  assert.deepEqual(held.flushes, [[1]]);
+  await clock.advance(1);
   await turn();
   assert.deepEqual(held.flushes, [[1], [2, 3]]);
   held.release();
   await turn();
-  assert.deepEqual(held.flushes[2], [4]);
+  all.push(group.add(4));
+  await turn();
+  all.push(group.add(5), group.add(6), group.add(7));
+  await turn();
+  assert.deepEqual(held.flushes.slice(2), [[4], [5, 6, 7]]);
   held.release();
-  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40]);
+  await turn();
+  assert.deepEqual(await Promise.all(all), [10, 20, 30, 40, 50, 60, 70]);
 });
 
 test('a full queue refuses the next caller and keeps those it has', async () => {

@@ -9,6 +9,7 @@
  */
 import assert from 'node:assert/strict';
 import { Refusal } from '@duebridge/contract';
+import { systemClock, type Clock } from './clock.ts';
 import { DatabaseUnavailable } from './errors.ts';
 
 /** How to collect items and how to write them. */
@@ -24,6 +25,12 @@ export interface GroupCommitOptions<In, Out> {
   maxQueued: number;
   /** Concurrent flushes; default 1. More help only where the disk serves several commits at once. */
   concurrency?: number;
+  /**
+   * How long the running flush is waited for before another that is not full starts beside it, in milliseconds; default 0. A statement
+   * has a cost of its own, so few large ones cost less, and one that is held up does not delay what comes after it for longer.
+   */
+  patienceMs?: number;
+  clock?: Clock;
 }
 
 /** A running group commit. */
@@ -42,10 +49,13 @@ interface Waiting<In, Out> {
 
 /** Creates a group commit over `flush`. */
 export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): GroupCommit<In, Out> {
-  const { flush, maxBatch, maxQueued, concurrency = 1 } = options;
+  const { flush, maxBatch, maxQueued, concurrency = 1, patienceMs = 0 } = options;
+  const clock = options.clock ?? systemClock;
   assert(maxBatch >= 1 && maxQueued >= 1 && concurrency >= 1);
   let queue: Waiting<In, Out>[] = [];
   let underWay = 0;
+  let startedAt = 0;
+  let isWaiting = false;
   let scheduled = false;
   let drained: (() => void)[] = [];
 
@@ -75,6 +85,8 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   const start = (): void => {
     scheduled = false;
     while (queue.length > 0 && underWay < concurrency) {
+      if (underWay > 0 && queue.length < maxBatch && waitsForRunning()) break;
+      startedAt = clock.monotonic();
       const batch = queue.slice(0, maxBatch);
       queue = queue.slice(maxBatch);
       underWay += 1;
@@ -88,6 +100,23 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
       drained = [];
       for (const done of finished) done();
     }
+  };
+
+  /** Whether the latest flush may still end in time; if it does not, the next starts beside it. */
+  const waitsForRunning = (): boolean => {
+    const left = startedAt + patienceMs - clock.monotonic();
+    if (left <= 0) return false;
+    if (!isWaiting) {
+      isWaiting = true;
+      void goOnIn(left);
+    }
+    return true;
+  };
+
+  const goOnIn = async (ms: number): Promise<void> => {
+    await clock.sleep(ms);
+    isWaiting = false;
+    schedule();
   };
 
   const schedule = (): void => {
