@@ -17,9 +17,8 @@ import {
   untilEnd,
 } from './caller-rules.ts';
 
-/** Maximum number of PUTs, and of polls, per second for one payment that a partner should have to handle. */
-const MOST_PUTS_A_SECOND = 5;
-const MOST_POLLS_A_SECOND = 10;
+/** Maximum number of calls per second of one method for one payment that a partner should have to handle. */
+const MOST_A_SECOND = 10;
 
 /** After this many polls without the fault, none will get it. */
 const MOST_POLLS = 20;
@@ -115,8 +114,8 @@ async function judgeFault(t: CallerContext, payment: CallerPayment, fault: Fault
   if (rule.watched === true) await t.quiet();
   const clause = rule.clauses.includes('PF4') ? 'PF4' : 'ST3';
   if (!(await notEnded(t, payment, what, clause, severity))) return;
-  notTooFast(t, payment, 'PUT', MOST_PUTS_A_SECOND);
-  notTooFast(t, payment, 'GET', MOST_POLLS_A_SECOND);
+  notTooFast(t, payment, 'PUT', rule.most_puts_a_second ?? MOST_A_SECOND);
+  notTooFast(t, payment, 'GET', MOST_A_SECOND);
   if (rule.retry_after_seconds !== undefined) waited(t, payment, fault, rule.retry_after_seconds);
   // Nothing else runs at the same time, so every token request is of this payment.
   if (rule.last === true || rule.ofTokens === true) tokenRequests(t, rule);

@@ -78,6 +78,8 @@ export interface Scenario extends Required<Fault> {
   readonly after?: 'goes_on' | 'may_stop' | 'frozen' | 'stops';
   /** The platform must learn the end and show it to the customer; without this, the next call shows that the platform continues. */
   readonly ends?: true;
+  /** More PUTs of the payment in a second are a flood; 10 unless given. A PUT that renews its token counts twice. */
+  readonly most_puts_a_second?: number;
   /** Seconds of the Retry-After that the faulty answer carries. */
   readonly retry_after_seconds?: number;
   /** Only a decision requires it, not the interface. */

@@ -18,7 +18,9 @@ const { fails, warns } = wrongPeers<string, CallerSetting>();
 export const WRONG_CALLERS: readonly WrongCaller[] = [
   fails('C09', 'sends payments without a batch id', 'no_batch', { also: ['C03'] }),
   fails('C01', 'numbers its payments within each account', 'numbers_by_account'),
-  fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end'),
+  fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end', {
+    also: ['C13'],
+  }),
   fails('C03', 'does not treat canceled as terminal', 'knows_two_words'),
   fails('C03', 'keeps polling after the end, at a slow pace', 'polls_slowly_on'),
   fails('C03', 'keeps polling after the end', 'polls_on'),
