@@ -87,6 +87,18 @@ async function keepRow(url: string): Promise<void> {
   await database.close();
 }
 
+test('a server whose data directory was removed ends with its user, though it has dropped its connections', async (t) => {
+  const directory = await folder(t);
+  const server = await started(directory);
+  const other = openDatabase({ url: server.url, applicationName: 'other' });
+  t.after(() => other.close());
+  const user = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'duebridge user'`;
+  assert.equal((await other.query(user)).length, 1);
+  await fs.rm(directory, { recursive: true, force: true, maxRetries: 9 });
+  await server.stop();
+  assert.equal(isAlive(server.pid), false);
+});
+
 test('a first start creates a durable database for its user only, and a stop leaves it on disk', async (t) => {
   const data = await folder(t);
   const first = await started(data);

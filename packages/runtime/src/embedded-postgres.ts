@@ -133,11 +133,12 @@ export async function startEmbeddedPostgres(
 function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    // Without its files it ends by itself within a minute, and a lock would make the folder anew.
     if (await isThere(cluster.pgdata)) {
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
+    } else {
+      await endWithoutFiles(server, cluster);
     }
     await server.user.end().catch(() => undefined);
   };
@@ -413,8 +414,7 @@ async function attach(cluster: Cluster): Promise<Server | undefined> {
 /** Whether a process runs and is the server of this cluster, where /proc can tell; its command line is open to everybody. */
 async function serves(pid: number, { pgdata }: Cluster): Promise<boolean> {
   if (process.platform === 'linux') {
-    const words = await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    const [program = '', ...options] = words.split('\0');
+    const [program = '', ...options] = await commandLine(pid);
     const here = await fs.realpath(pgdata);
     // Another cluster's server has a folder of its own. One whose folder is gone may be ours, moved while it ran.
     const its = await fs
@@ -427,6 +427,11 @@ async function serves(pid: number, { pgdata }: Cluster): Promise<boolean> {
   } catch (error) {
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
+}
+
+/** The words of a process's command line, where there is /proc; none of one that has ended. */
+async function commandLine(pid: number): Promise<string[]> {
+  return (await fs.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
 }
 
 function urlOf(cluster: Cluster, port: number): string {
@@ -462,6 +467,22 @@ async function isLast({ user }: Server): Promise<boolean> {
     .query<{ alone: boolean }>(statement, [USER_LOCK])
     .catch(() => undefined);
   return answer?.rows[0]?.alone === true;
+}
+
+/**
+ * Ends a server whose data directory was removed, whoever is connected: nobody can use it any more, pg_ctl does not find it, and it would
+ * notice only within a minute. It may have lost our connection already, so its command line says that the process is still this one.
+ */
+async function endWithoutFiles({ pid }: Server, { pgdata }: Cluster): Promise<void> {
+  for (const until = performance.now() + STOP_S * 1_000; performance.now() < until;) {
+    if (!(await commandLine(pid)).includes(pgdata)) return;
+    try {
+      process.kill(pid, 'SIGQUIT');
+    } catch {
+      return;
+    }
+    await delay(20);
+  }
 }
 
 /** Stops a server and waits for its end: fast, then at once, which loses no commit either. */
