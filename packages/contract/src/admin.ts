@@ -14,10 +14,10 @@ export const PartnerId = Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,62}$' });
 export const PartnerAuth = Type.Union([
   t.strictObject({
     method: Type.Literal('oauth'),
-    token_url: Type.String({ maxLength: 2048 }),
+    token_url: Type.String({ maxLength: 2048, description: 'The token endpoint.' }),
     client_id: t.text('Issued by the partner.'),
     client_secret: t.text('Issued by the partner; encrypted at rest, never returned.', 1024),
-    scope: Type.Optional(Type.String({ maxLength: 256 })),
+    scope: Type.Optional(Type.String({ maxLength: 256, description: 'Such as "read write".' })),
   }),
   t.strictObject({
     method: Type.Literal('key'),
@@ -41,13 +41,13 @@ export type PartnerPaths = Static<typeof PartnerPaths>;
 
 /** Limits on the platform's calls to one partner (decision 25). */
 export const PartnerBudget = t.partial({
-  max_concurrent_calls: Type.Integer({ minimum: 1, maximum: 1000 }),
+  max_concurrent_calls: Type.Integer({ minimum: 1, maximum: 1000, description: 'At a time.' }),
   max_calls_per_second: Type.Integer({ minimum: 1, maximum: 10_000 }),
   call_timeout_ms: Type.Integer({ minimum: 100, maximum: 120_000 }),
   wait_seconds: Type.Integer({
     minimum: 0,
     maximum: 60,
-    description: 'Waiting reads (decision 24); 0 asks for none.',
+    description: 'How long it may hold a poll (decision 24); 0: not at all.',
   }),
 });
 export type PartnerBudget = Static<typeof PartnerBudget>;
@@ -87,13 +87,13 @@ const logo = Type.String({
   maxLength: 43_692,
   pattern: '^[A-Za-z0-9+/]+={0,2}$',
   description:
-    'Base64 of a PNG of 32 to 512 pixels each way, at most 32 KiB, shown at the head of its payment page.',
+    'A PNG of 32 to 512 pixels each way, at most 32 KiB, in base64, shown at the head of its payment page.',
 });
 
 const partnerFields = {
   partner_id: PartnerId,
   name: t.text('Shown to customers.'),
-  kind: t.oneOf(['biller', 'aggregator']),
+  kind: t.oneOf(['biller', 'aggregator'], 'One company that is owed, or a host of many.'),
   mode: Type.Optional(t.Mode),
   biller_id: Type.Optional(t.BillerId),
   support_contact: Type.Optional(
@@ -113,8 +113,11 @@ const partnerFields = {
         'Logos of the billers of an aggregator, by biller_id; those not named stay, and null takes one away.',
     }),
   ),
-  base_url: Type.String({ maxLength: 2048 }),
-  origins: Type.Array(Type.String({ maxLength: 256 }), { maxItems: 50 }),
+  base_url: Type.String({ maxLength: 2048, description: 'Where its operations are, with prefix.' }),
+  origins: Type.Array(Type.String({ maxLength: 256 }), {
+    maxItems: 50,
+    description: 'All sites that may show the payment page.',
+  }),
   paths: Type.Optional(PartnerPaths),
   budget: Type.Optional(PartnerBudget),
   refusals: Type.Optional(

@@ -26,7 +26,7 @@ export function roleCovers(role: AnyRole, needed: OperatorRole): boolean {
 export const OperatorId = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 const Role = t.oneOf(
   [...OPERATOR_ROLES, 'partner'],
-  'partner: sees what is of its partner_id, and nothing else.',
+  'viewer reads, operator acts, admin changes partners and people; partner sees what is of its partner_id.',
 );
 const oidcSubject = Type.String({
   minLength: 1,

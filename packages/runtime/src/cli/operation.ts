@@ -15,7 +15,7 @@ import { readBytes, readTextFile, secretOption, type Terminal } from './terminal
 
 /** How a field is written at a terminal, where its name and its schema do not say. */
 export interface FieldWords {
-  /** As commander writes them; default: the field's name, such as `--base-url <url>`. */
+  /** As commander writes them; default: the field's name, such as `--base-url <url>`, `<file>` for a file and `<n>` for a number. */
   readonly flags?: string;
   /** Default: the description of the schema. */
   readonly help?: string;
@@ -234,19 +234,26 @@ function addLine(
   });
 }
 
-/** `Pause a payment.` as part of a sentence: `pause a payment`. */
+/** `Pause a payment (decision 61).` as part of a sentence: `pause a payment`. */
 function sentencePart(text: string): string {
-  return text.replace(/\.$/, '').replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
+  return text
+    .replaceAll(/ \(decisions? [\d, and]+\)/g, '')
+    .replace(/\.$/, '')
+    .replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
 }
 
 function optionOf({ name, schema }: Field, words: FieldWords): Option {
   const shape = plain(schema);
   const flag = `--${name.replaceAll('_', '-')}`;
-  const value = name.split('_').at(-1);
+  const isNumber = shape.type === 'integer';
+  const value = words.file ? 'file' : isNumber ? 'n' : name.split('_').at(-1);
   const isFlag = shape.type === 'boolean' || shape.const !== undefined;
   const isMany = shape.type === 'array' || shape.patternProperties !== undefined;
   const flags = words.flags ?? (isFlag ? flag : `${flag} <${value}${isMany ? '...' : ''}>`);
-  const option = new Option(flags, words.help ?? sentencePart(shape.description ?? ''));
+  const help = [words.help ?? sentencePart(schema.description ?? shape.description ?? '')];
+  if (isNullable(schema) && !isFlag && !isMany) help.push('"" for none');
+  if (words.secretIn) help.push(`- reads it from standard input; else ${words.secretIn}`);
+  const option = new Option(flags, help.filter((part) => part !== '').join('; '));
   if (shape.enum !== undefined) option.choices(shape.enum);
   return option;
 }
