@@ -28,7 +28,7 @@ const SHARED: Readonly<Record<string, readonly Right[]>> = {
   audit_seals: ['SELECT', 'INSERT'],
 };
 
-/** Tables of keys, whose statements are made in packages/runtime (keys.ts). */
+/** Tables of keys, whose statements take their name at run time (store/keys.ts). */
 const KEY_RIGHTS = ['SELECT', 'INSERT', 'UPDATE'] as const;
 const KEY_TABLES: Readonly<Record<Side, Readonly<Record<string, readonly Right[]>>>> = {
   platform: { client_keys: KEY_RIGHTS, operator_keys: KEY_RIGHTS },

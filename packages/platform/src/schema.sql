@@ -203,7 +203,7 @@ CREATE TABLE duebridge_platform.client_keys (
   key_id text NOT NULL,
   client_id text NOT NULL,
   slot smallint NOT NULL,
-  prefix text NOT NULL,
+  prefix text NOT NULL DEFAULT ''::text,
   digest bytea NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   last_used_at timestamp with time zone,

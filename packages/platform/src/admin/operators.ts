@@ -21,10 +21,8 @@ import {
 import {
   constraintOf,
   digestLookUp,
-  KEY_IS_ACTIVE,
   keyDigest,
   newKey,
-  openKeyStore,
   remember,
   sql,
   type Clock,
@@ -33,6 +31,7 @@ import {
   type Statement,
 } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
+import { KEY_IS_ACTIVE, openKeyStore } from '../store/keys.ts';
 
 /** Operators and sessions remembered at most. */
 const MAX_REMEMBERED = 1_000;
@@ -149,14 +148,7 @@ export function openOperators(options: {
 }) {
   const { database, pepper, clock } = options;
   const digestOf = (key: string): Buffer => keyDigest(pepper, key, 'operator');
-  const store = openKeyStore({
-    database,
-    clock,
-    table: 'duebridge_platform.operator_keys',
-    ownerColumn: 'operator_id',
-    idPrefix: 'opk_',
-    owner: 'The operator',
-  });
+  const store = openKeyStore(database, clock, 'operator');
   const byKey = digestLookUp<Operator>(database, byKeyStatement, 'digest');
   const adminDigest = digestOf(options.adminKey);
   const known = remember<Operator>({ clock, max: MAX_REMEMBERED });
@@ -231,24 +223,17 @@ export function openOperators(options: {
     /** `days`: until it expires; without it, never. Throws Refusal NOT_FOUND, or CONFLICT when two keys are active. */
     async issueKey(operator_id: string, actor: string, days?: number): Promise<OperatorKeyGrant> {
       const operator_key = newKey('dbo_');
-      const issued = await database.transaction(async (tx) => {
+      const key = { digest: digestOf(operator_key), days };
+      const issued = await store.issue({ id: operator_id, actor }, key, async (tx) => {
         const able = await tx.query(enabledStatement, [operator_id]);
         if (able.length === 0) throw new Refusal('NOT_FOUND');
-        const made = await store.issue(tx, operator_id, { digest: digestOf(operator_key), days });
-        const valid = days === undefined ? {} : { valid_for_days: days };
-        const detail = { operator_id, key_id: made.key_id, ...valid };
-        await note(tx, { actor, event: 'operator_key_issued', detail });
-        return made;
       });
       return { operator_id, operator_key, ...issued };
     },
 
     /** Throws Refusal NOT_FOUND. */
     async revokeKey(operator_id: string, key_id: string, actor: string): Promise<OperatorView> {
-      await database.transaction(async (tx) => {
-        if (!(await store.revoke(tx, operator_id, key_id))) return;
-        await note(tx, { actor, event: 'operator_key_revoked', detail: { operator_id, key_id } });
-      });
+      await store.revoke({ id: operator_id, actor }, key_id);
       known.forget();
       return readOne(operator_id);
     },

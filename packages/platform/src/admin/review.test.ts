@@ -266,8 +266,8 @@ test('a client whose last API key expires soon appears, before all that expired,
     await platform.database.query(
       `WITH made AS (INSERT INTO duebridge_platform.clients (client_id, partner_id)
                      SELECT 'ended-' || $1 || '-' || n, 'refuser' FROM generate_series(1, 60) AS n RETURNING client_id)
-       INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, prefix, digest, expires_at)
-       SELECT 'key-' || client_id, client_id, 1, 'dbk_test_', sha256(client_id::bytea), now() - $1::int * interval '1 day' FROM made`,
+       INSERT INTO duebridge_platform.client_keys (key_id, client_id, slot, digest, expires_at)
+       SELECT 'key-' || client_id, client_id, 1, sha256(client_id::bytea), now() - $1::int * interval '1 day' FROM made`,
       [String(days)],
     );
   }

@@ -16,11 +16,9 @@ import {
   type RevokedAccess,
 } from '@duebridge/contract';
 import {
-  KEY_IS_ACTIVE,
   keyDigest,
   matchingKey,
   newKey,
-  openKeyStore,
   remember,
   sql,
   type Clock,
@@ -28,13 +26,12 @@ import {
   type Log,
 } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
+import { KEY_IS_ACTIVE, openKeyStore } from '../store/keys.ts';
 
 /** Clients remembered at most. A deployment has tens; unknown ids are never remembered. */
 const MAX_CLIENTS = 10_000;
 /** The form of an issued client id. Anything else is rejected without a query. */
 const CLIENT_ID_PATTERN = /^dbc_[0-9a-f]{32}$/;
-/** The beginning of a key that is stored: its prefix and four characters. */
-const SHOWN_LENGTH = 'dbk_live_'.length + 4;
 
 /** Whose credentials a request carried. */
 export interface Client {
@@ -101,15 +98,7 @@ export function openClientKeys(options: {
   log: Log;
 }) {
   const { database, pepper, clock, log } = options;
-  const store = openKeyStore({
-    database,
-    clock,
-    table: 'duebridge_platform.client_keys',
-    ownerColumn: 'client_id',
-    idPrefix: 'key_',
-    shownColumn: 'prefix',
-    owner: 'The client',
-  });
+  const store = openKeyStore(database, clock, 'client');
   const active = remember<readonly ActiveKey[]>({
     clock,
     max: MAX_CLIENTS,
@@ -136,17 +125,12 @@ export function openClientKeys(options: {
       const { mode } = partner;
       // The prefix says which mode it is for: a person sees it, and so does whoever finds the key where it should not be.
       const api_key = newKey(`dbk_${mode}_`, { checksum: true });
-      const issued = await database.transaction(async (tx) => {
+      const owner = { id: client_id, actor, partner_id };
+      const key = { digest: keyDigest(pepper, api_key), days };
+      const issued = await store.issue(owner, key, async (tx) => {
         const statement = given === undefined ? insertClient : selectClient;
         const known = await tx.query(statement, [client_id, partner_id]);
         if (given !== undefined && known.length === 0) throw new Refusal('NOT_FOUND');
-        const digest = keyDigest(pepper, api_key);
-        const shown = api_key.slice(0, SHOWN_LENGTH);
-        const made = await store.issue(tx, client_id, { digest, days, shown });
-        const valid = days === undefined ? {} : { valid_for_days: days };
-        const detail = { client_id, key_id: made.key_id, ...valid };
-        await note(tx, { actor, event: 'key_issued', partner_id, detail });
-        return made;
       });
       active.forget(client_id);
       return { partner_id, mode, client_id, api_key, ...issued };
@@ -160,10 +144,7 @@ export function openClientKeys(options: {
       const row = (await list(partner_id)).find((one) => one.key_id === key_id);
       if (row === undefined) throw new Refusal('NOT_FOUND');
       const { client_id } = row;
-      await database.transaction(async (tx) => {
-        if (!(await store.revoke(tx, client_id, key_id))) return;
-        await note(tx, { actor, event: 'key_revoked', partner_id, detail: { client_id, key_id } });
-      });
+      await store.revoke({ id: client_id, actor, partner_id }, key_id);
       active.forget(client_id);
       return (await list(partner_id)).find((one) => one.key_id === key_id) ?? row;
     },
