@@ -14,6 +14,7 @@
  * One file because its parts share private state: a session of the pool, how it may be used, and what an error says about it.
  */
 import assert from 'node:assert/strict';
+import crypto from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
@@ -37,8 +38,12 @@ export interface NamedStatement {
 /** A statement prepared by name, or plain text that is parsed each time (setup, tools, tests). */
 export type Statement = NamedStatement | string;
 
-/** A statement prepared under `name`: unique in the process, at most 63 bytes (PostgreSQL cuts longer ones). */
-export function sql(name: string, text: string): NamedStatement {
+/** A statement that is prepared under a name made of its text, which is put together of texts of ours alone: values are parameters. */
+export function sql(text: string): NamedStatement;
+/** The same under a name that tests watch for: unique in the process, at most 63 bytes (PostgreSQL cuts longer ones). */
+export function sql(name: string, text: string): NamedStatement;
+export function sql(name: string, text?: string): NamedStatement {
+  if (text === undefined) return { name: crypto.hash('sha1', name), text: name };
   assert(name.length > 0 && Buffer.byteLength(name) <= 63, `statement name ${name} is too long`);
   return { name, text };
 }

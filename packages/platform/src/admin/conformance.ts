@@ -3,16 +3,12 @@ import type { ConformanceReport, KeptConformanceReport } from '@duebridge/contra
 import { sql, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 
-const readStatement = sql(
-  'conformance_read',
-  'SELECT report, uploaded_at FROM duebridge_platform.conformance_reports WHERE partner_id = $1',
-);
-const keepStatement = sql(
-  'conformance_keep',
-  `INSERT INTO duebridge_platform.conformance_reports (partner_id, report) VALUES ($1, $2)
+const readStatement = sql(`
+   SELECT report, uploaded_at FROM duebridge_platform.conformance_reports WHERE partner_id = $1`);
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.conformance_reports (partner_id, report) VALUES ($1, $2)
    ON CONFLICT (partner_id) DO UPDATE SET report = excluded.report, uploaded_at = excluded.uploaded_at
-   RETURNING report, uploaded_at`,
-);
+   RETURNING report, uploaded_at`);
 
 interface Row {
   readonly report: ConformanceReport;

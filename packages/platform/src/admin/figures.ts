@@ -73,51 +73,35 @@ const ENDS = `p.partner_id, (floor(extract(epoch FROM p.created_at) / $1) * $1):
                THEN least(width_bucket(greatest(0, extract(epoch FROM p.posted_at - p.created_at) * 1000)::float8, $2::float8[]), ${BOUNDS.length - 1}) END AS class,
           count(*)::int AS count`;
 /** A sharded database does not join the audit with the payments. */
-const endedIds = sql(
-  'figures_ended_ids',
-  `SELECT a.platform_payment_id FROM duebridge_platform.audit a
-    WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`,
-);
-const endsOfIds = sql(
-  'figures_ends',
-  `SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) AND p.status <> 'processing' GROUP BY 1, 2, 3, 4`,
-);
-const openSince = sql(
-  'figures_open',
-  `SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, 'processing' AS status, NULL AS class, count(*)::int AS count
+const endedIds = sql(`
+   SELECT a.platform_payment_id FROM duebridge_platform.audit a
+    WHERE a.at > $1::timestamptz AND a.at <= $2::timestamptz AND a.event = 'payment_ended'`);
+const endsOfIds = sql(`
+   SELECT ${ENDS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($3::text[]) AND p.status <> 'processing' GROUP BY 1, 2, 3, 4`);
+const openSince = sql(`
+   SELECT (floor(extract(epoch FROM p.created_at) / $1) * $1)::float8 AS at, 'processing' AS status, NULL AS class, count(*)::int AS count
      FROM duebridge_platform.payments p
-    WHERE p.settled_at IS NULL AND p.status = 'processing' AND p.created_at >= $2 AND ($3::text IS NULL OR p.partner_id = $3) GROUP BY 1`,
-);
-const beginStatement = sql(
-  'figures_begin',
-  `INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '${LAG_SECONDS} seconds')
-   ON CONFLICT (one) DO NOTHING`,
-);
-const stretchStatement = sql(
-  'figures_stretch',
-  `SELECT read_to::text AS from,
+    WHERE p.settled_at IS NULL AND p.status = 'processing' AND p.created_at >= $2 AND ($3::text IS NULL OR p.partner_id = $3) GROUP BY 1`);
+const beginStatement = sql(`
+   INSERT INTO duebridge_platform.ended_counts_progress (read_to) VALUES (clock_timestamp() - interval '${LAG_SECONDS} seconds')
+   ON CONFLICT (one) DO NOTHING`);
+const stretchStatement = sql(`
+   SELECT read_to::text AS from,
           least(clock_timestamp() - interval '${LAG_SECONDS} seconds', read_to + interval '${STRETCH_SECONDS} seconds')::text AS to,
           read_to + interval '${LAG_SECONDS + STRETCH_SECONDS} seconds' < clock_timestamp() AS more
-     FROM duebridge_platform.ended_counts_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`,
-);
-const movedStatement = sql(
-  'figures_moved',
-  'UPDATE duebridge_platform.ended_counts_progress SET read_to = $1::timestamptz',
-);
+     FROM duebridge_platform.ended_counts_progress WHERE read_to < clock_timestamp() - interval '${LAG_SECONDS} seconds' FOR UPDATE`);
+const movedStatement = sql(`
+   UPDATE duebridge_platform.ended_counts_progress SET read_to = $1::timestamptz`);
 /** Each end counts for its partner and for all. */
-const countStatement = sql(
-  'figures_count',
-  `INSERT INTO duebridge_platform.ended_counts AS c (hour, partner_id, status, class, count)
+const countStatement = sql(`
+   INSERT INTO duebridge_platform.ended_counts AS c (hour, partner_id, status, class, count)
    SELECT to_timestamp(e.at), of.partner_id, e.status, coalesce(e.class, -1), sum(e.count)
      FROM jsonb_to_recordset($1::jsonb) AS e (at float8, partner_id text, status text, class int, count bigint),
           LATERAL (VALUES (e.partner_id), ('${ALL}')) AS of (partner_id) GROUP BY 1, 2, 3, 4
-   ON CONFLICT (hour, partner_id, status, class) DO UPDATE SET count = c.count + excluded.count`,
-);
-const countedStatement = sql(
-  'figures_counted',
-  `SELECT (floor(extract(epoch FROM c.hour) / $1) * $1)::float8 AS at, c.status, nullif(c.class, -1) AS class, sum(c.count)::int AS count
-     FROM duebridge_platform.ended_counts c WHERE c.hour >= $2 AND c.partner_id = $3 GROUP BY 1, 2, 3`,
-);
+   ON CONFLICT (hour, partner_id, status, class) DO UPDATE SET count = c.count + excluded.count`);
+const countedStatement = sql(`
+   SELECT (floor(extract(epoch FROM c.hour) / $1) * $1)::float8 AS at, c.status, nullif(c.class, -1) AS class, sum(c.count)::int AS count
+     FROM duebridge_platform.ended_counts c WHERE c.hour >= $2 AND c.partner_id = $3 GROUP BY 1, 2, 3`);
 /** Adds the next stretch of time to the counts. True when there is more; false also while another replica does it. */
 export async function sumUp(database: Database): Promise<boolean> {
   await database.query(beginStatement);

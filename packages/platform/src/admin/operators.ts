@@ -68,69 +68,49 @@ const adminOperator: Operator = {
 
 /** The columns of an Operator `o` with a key `k`. */
 const OPERATOR = 'o.operator_id AS actor, o.name, o.role, o.partner_id, k.key_id, NULL AS csrf';
-const byKeyStatement = sql(
-  'operator_by_key',
-  `SELECT ${OPERATOR}, k.digest
+const byKeyStatement = sql(`
+   SELECT ${OPERATOR}, k.digest
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
-    WHERE k.digest = ANY ($1::bytea[]) AND ${KEY_IS_ACTIVE} AND o.disabled_at IS NULL`,
-);
+    WHERE k.digest = ANY ($1::bytea[]) AND ${KEY_IS_ACTIVE} AND o.disabled_at IS NULL`);
 /** A session ends with the key that opened it, and with its operator. */
-const bySessionStatement = sql(
-  'operator_by_session',
-  `SELECT coalesce(o.operator_id, '${adminOperator.actor}') AS actor, coalesce(o.name, '${adminOperator.name}') AS name,
+const bySessionStatement = sql(`
+   SELECT coalesce(o.operator_id, '${adminOperator.actor}') AS actor, coalesce(o.name, '${adminOperator.name}') AS name,
           coalesce(o.role, '${adminOperator.role}') AS role, o.partner_id, s.key_id, s.csrf
      FROM duebridge_platform.operator_sessions s
      LEFT JOIN duebridge_platform.operators o USING (operator_id)
      LEFT JOIN duebridge_platform.operator_keys k USING (key_id)
     WHERE s.session_hash IN ($1, $2) AND (s.session_hash = $2) = (s.operator_id IS NULL)
-      AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL AND ${KEY_IS_ACTIVE}`,
-);
-const bySubjectStatement = sql(
-  'operator_by_subject',
-  `SELECT ${OPERATOR} FROM duebridge_platform.operators o, (SELECT NULL AS key_id) AS k
-    WHERE o.oidc_subject = $1 AND o.disabled_at IS NULL`,
-);
-const openSessionStatement = sql(
-  'operator_open_session',
-  `WITH swept AS (DELETE FROM duebridge_platform.operator_sessions WHERE expires_at < clock_timestamp())
+      AND s.expires_at > clock_timestamp() AND o.disabled_at IS NULL AND ${KEY_IS_ACTIVE}`);
+const bySubjectStatement = sql(`
+   SELECT ${OPERATOR} FROM duebridge_platform.operators o, (SELECT NULL AS key_id) AS k
+    WHERE o.oidc_subject = $1 AND o.disabled_at IS NULL`);
+const openSessionStatement = sql(`
+   WITH swept AS (DELETE FROM duebridge_platform.operator_sessions WHERE expires_at < clock_timestamp())
    INSERT INTO duebridge_platform.operator_sessions (session_hash, operator_id, key_id, csrf, expires_at)
-   VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${SESSION_HOURS} hours')`,
-);
-const closeSessionStatement = sql(
-  'operator_close_session',
-  'DELETE FROM duebridge_platform.operator_sessions WHERE session_hash IN ($1, $2)',
-);
-const endIdentityStatement = sql(
-  'operator_end_identity',
-  'DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL',
-);
-const enabledStatement = sql(
-  'operator_enabled',
-  'SELECT 1 FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL',
-);
-const insertStatement = sql(
-  'operator_insert',
-  'INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)',
-);
+   VALUES ($1, $2, $3, $4, clock_timestamp() + interval '${SESSION_HOURS} hours')`);
+const closeSessionStatement = sql(`
+   DELETE FROM duebridge_platform.operator_sessions WHERE session_hash IN ($1, $2)`);
+const endIdentityStatement = sql(`
+   DELETE FROM duebridge_platform.operator_sessions WHERE operator_id = $1 AND key_id IS NULL`);
+const enabledStatement = sql(`
+   SELECT 1 FROM duebridge_platform.operators WHERE operator_id = $1 AND disabled_at IS NULL`);
+const insertStatement = sql(`
+   INSERT INTO duebridge_platform.operators (operator_id, name, role, partner_id, oidc_subject) VALUES ($1, $2, $3, $4, $5)`);
 /** The time is a parameter, because a sharded database allows no clock function inside CASE. */
-const changeStatement = sql(
-  'operator_change',
-  `UPDATE duebridge_platform.operators
+const changeStatement = sql(`
+   UPDATE duebridge_platform.operators
       SET name = coalesce($2, name), role = coalesce($3, role),
           oidc_subject = CASE WHEN $4 THEN $5 ELSE oidc_subject END,
           disabled_at = CASE $6::boolean WHEN true THEN coalesce(disabled_at, $7::timestamptz)
                                          WHEN false THEN NULL ELSE disabled_at END
-    WHERE operator_id = $1 RETURNING 1`,
-);
-const listStatement = sql(
-  'operator_list',
-  `SELECT o.operator_id, o.name, o.role, o.partner_id, o.oidc_subject, o.created_at, o.disabled_at,
+    WHERE operator_id = $1 RETURNING 1`);
+const listStatement = sql(`
+   SELECT o.operator_id, o.name, o.role, o.partner_id, o.oidc_subject, o.created_at, o.disabled_at,
           coalesce((SELECT jsonb_agg(jsonb_build_object('key_id', k.key_id, 'created_at', ${iso('k.created_at')},
                      'last_used_at', ${iso('k.last_used_at')},
                      'expires_at', ${iso('k.expires_at')}, 'revoked_at', ${iso('k.revoked_at')}) ORDER BY k.created_at)
              FROM duebridge_platform.operator_keys k WHERE k.operator_id = o.operator_id), '[]') AS keys
-     FROM duebridge_platform.operators o WHERE $1::text IS NULL OR o.operator_id = $1 ORDER BY o.operator_id`,
-);
+     FROM duebridge_platform.operators o WHERE $1::text IS NULL OR o.operator_id = $1 ORDER BY o.operator_id`);
 /** A time in a JSON object, in the same form as in columns (decision 12). */
 function iso(column: string): string {
   return `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;

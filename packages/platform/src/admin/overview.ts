@@ -16,9 +16,8 @@ interface Reviews {
   readonly oldest_at: string;
 }
 
-const reviewsStatement = sql(
-  'overview_reviews',
-  `WITH held AS MATERIALIZED (
+const reviewsStatement = sql(`
+   WITH held AS MATERIALIZED (
      SELECT p.platform_payment_id, p.review_reason FROM duebridge_platform.payments p
       WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'
    ), since AS MATERIALIZED (
@@ -27,42 +26,31 @@ const reviewsStatement = sql(
       GROUP BY 1
    )
    SELECT regexp_replace(h.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count, min(s.at) AS oldest_at
-     FROM held h LEFT JOIN since s USING (platform_payment_id) GROUP BY 1 ORDER BY 2 DESC, 1`,
-);
-const pausedStatement = sql(
-  'overview_paused',
-  `WITH held AS MATERIALIZED (
+     FROM held h LEFT JOIN since s USING (platform_payment_id) GROUP BY 1 ORDER BY 2 DESC, 1`);
+const pausedStatement = sql(`
+   WITH held AS MATERIALIZED (
      SELECT p.platform_payment_id FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND p.slot = ${PAUSED}
    ), since AS MATERIALIZED (
      SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
       WHERE a.platform_payment_id = ANY (ARRAY(SELECT platform_payment_id FROM held)) AND a.event = 'payment_paused'
       GROUP BY 1
    )
-   SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`,
-);
+   SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`);
 type Paused = Pick<Overview, 'paused' | 'oldest_paused_at'>;
-const casesStatement = sql(
-  'overview_cases',
-  `SELECT c.reason_code, count(*)::int AS count, sum(c.amount_in_cents)::bigint AS amount_in_cents, min(c.deadline) AS deadline
-     FROM duebridge_platform.cases c WHERE c.state <> 'ended' GROUP BY 1 ORDER BY 4 NULLS LAST, 1`,
-);
-const flightStatement = sql(
-  'overview_flight',
-  `SELECT count(*) FILTER (WHERE p.status = 'processing')::int AS in_flight,
+const casesStatement = sql(`
+   SELECT c.reason_code, count(*)::int AS count, sum(c.amount_in_cents)::bigint AS amount_in_cents, min(c.deadline) AS deadline
+     FROM duebridge_platform.cases c WHERE c.state <> 'ended' GROUP BY 1 ORDER BY 4 NULLS LAST, 1`);
+const flightStatement = sql(`
+   SELECT count(*) FILTER (WHERE p.status = 'processing')::int AS in_flight,
           min(p.created_at) FILTER (WHERE p.status = 'processing') AS oldest_in_flight_at,
           count(*) FILTER (WHERE p.status = 'processing' AND p.created_at < now() - $1 * interval '1 millisecond')::int AS overdue,
           count(*) FILTER (WHERE p.stage = 'ended')::int AS unsettled,
           min(p.ended_at) FILTER (WHERE p.stage = 'ended') AS oldest_unsettled_at
-     FROM duebridge_platform.payments p WHERE p.settled_at IS NULL`,
-);
-const openDifferencesStatement = sql(
-  'overview_differences',
-  `SELECT count(*)::int AS count FROM duebridge_platform.differences WHERE resolved_at IS NULL`,
-);
-const heldStatement = sql(
-  'overview_held',
-  `SELECT partner_id, pause_reason AS reason FROM duebridge_platform.partners WHERE pause_reason IS NOT NULL ORDER BY 1`,
-);
+     FROM duebridge_platform.payments p WHERE p.settled_at IS NULL`);
+const openDifferencesStatement = sql(`
+   SELECT count(*)::int AS count FROM duebridge_platform.differences WHERE resolved_at IS NULL`);
+const heldStatement = sql(`
+   SELECT partner_id, pause_reason AS reason FROM duebridge_platform.partners WHERE pause_reason IS NOT NULL ORDER BY 1`);
 
 /** How long before the expiry operators are warned: time to hand over the next key. As long after it, a warning stands. */
 const WARN_DAYS = 14;
@@ -71,19 +59,15 @@ const ENDING = `HAVING count(*) = count(k.expires_at)
        AND max(k.expires_at) BETWEEN now() - interval '${WARN_DAYS} days' AND now() + interval '${WARN_DAYS} days'
      ORDER BY max(k.expires_at) < now(), abs(extract(epoch FROM max(k.expires_at) - now()))`;
 /** What still can be prevented comes first, the soonest first; then what has ended, the latest first. */
-const clientsEndingStatement = sql(
-  'overview_keys_ending',
-  `SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
+const clientsEndingStatement = sql(`
+   SELECT c.partner_id, c.client_id, max(k.expires_at) AS ends_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
-    WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id ${ENDING}, c.client_id`,
-);
+    WHERE k.revoked_at IS NULL GROUP BY c.partner_id, c.client_id ${ENDING}, c.client_id`);
 /** One who signs in through the provider needs no key. */
-const operatorsEndingStatement = sql(
-  'overview_operators_ending',
-  `SELECT o.operator_id, max(k.expires_at) AS ends_at
+const operatorsEndingStatement = sql(`
+   SELECT o.operator_id, max(k.expires_at) AS ends_at
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
-    WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id ${ENDING}, o.operator_id`,
-);
+    WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id ${ENDING}, o.operator_id`);
 
 interface Flight {
   readonly in_flight: number;

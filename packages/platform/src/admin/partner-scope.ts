@@ -15,7 +15,7 @@ import { assertRole, type Operator } from './operators.ts';
 
 /** Whose a thing named in the path is, and the answer to an unknown one. */
 const ownerIn = (table: string, key: string): Statement =>
-  sql(`scope_${table}`, `SELECT partner_id FROM duebridge_platform.${table} WHERE ${key} = $1`);
+  sql(`SELECT partner_id FROM duebridge_platform.${table} WHERE ${key} = $1`);
 type Owned = Exclude<Route['tiedBy'], 'self' | 'partner_id' | undefined>;
 const OWNERS: Readonly<Record<Owned, readonly [Statement, ErrorCode]>> = {
   platform_payment_id: [ownerIn('payments', 'platform_payment_id'), 'PAYMENT_NOT_FOUND'],

@@ -33,11 +33,9 @@ interface CustomerRow {
   readonly erase_after: string;
 }
 
-const customersStatement = sql(
-  'people_customers',
-  `SELECT customer_id, partner_id, sealed, created_at, erase_after FROM duebridge_platform.customers
-    WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`,
-);
+const customersStatement = sql(`
+   SELECT customer_id, partner_id, sealed, created_at, erase_after FROM duebridge_platform.customers
+    WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL ORDER BY customer_id DESC LIMIT ${MAX_RECORDS}`);
 
 /** The data held about a person. Throws Refusal NOT_FOUND. */
 export async function showPerson(
@@ -70,24 +68,16 @@ export async function showPerson(
 
 type PersonalData = Omit<Person['records'][number], 'partner_id' | 'created_at' | 'erase_after'>;
 
-const heldStatement = sql(
-  'people_held',
-  'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL',
-);
-const paymentsStatement = sql(
-  'people_payments',
-  'SELECT customer_id, platform_payment_id FROM duebridge_platform.flow_payments WHERE customer_id = ANY($1::uuid[])',
-);
-const openStatement = sql(
-  'people_open_payments',
-  'SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[]) AND settled_at IS NULL',
-);
-const eraseStatement = sql(
-  'people_erase',
-  `UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
+const heldStatement = sql(`
+   SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[]) AND sealed IS NOT NULL`);
+const paymentsStatement = sql(`
+   SELECT customer_id, platform_payment_id FROM duebridge_platform.flow_payments WHERE customer_id = ANY($1::uuid[])`);
+const openStatement = sql(`
+   SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[]) AND settled_at IS NULL`);
+const eraseStatement = sql(`
+   UPDATE duebridge_platform.customers SET sealed = NULL, email_digest = NULL, erased_at = now()
     WHERE customer_id = ANY($1::uuid[]) AND sealed IS NOT NULL
-   RETURNING 1`,
-);
+   RETURNING 1`);
 
 /** Erases a person. Throws Refusal NOT_FOUND when nothing is held about them. */
 export function erasePerson(

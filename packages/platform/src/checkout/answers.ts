@@ -52,21 +52,17 @@ interface Kind {
 }
 
 /** One statement; a client that was never issued has no partner and leaves no row. */
-const writeStatement = sql(
-  'answers_write',
-  `INSERT INTO duebridge_platform.answers (client_id, partner_id, hour, status, code, cause, count, last_at, request_id)
+const writeStatement = sql(`
+   INSERT INTO duebridge_platform.answers (client_id, partner_id, hour, status, code, cause, count, last_at, request_id)
    SELECT c.client_id, c.partner_id, i.hour, i.status, i.code, i.cause, i.count, i.last_at, i.request_id
      FROM jsonb_to_recordset($1::jsonb) AS i (client_id text, hour timestamptz, status smallint, code text, cause text, count int,
                                               last_at timestamptz, request_id text)
      JOIN duebridge_platform.clients c ON c.client_id = i.client_id
    ON CONFLICT (client_id, hour, status, code, cause) DO UPDATE SET count = answers.count + excluded.count,
-     last_at = excluded.last_at, request_id = excluded.request_id`,
-);
-const listStatement = sql(
-  'answers_of_partner',
-  `SELECT client_id, status, code, cause, count, hour, last_at, request_id FROM duebridge_platform.answers
-    WHERE partner_id = $1 ORDER BY last_at DESC LIMIT ${MAX_SHOWN}`,
-);
+     last_at = excluded.last_at, request_id = excluded.request_id`);
+const listStatement = sql(`
+   SELECT client_id, status, code, cause, count, hour, last_at, request_id FROM duebridge_platform.answers
+    WHERE partner_id = $1 ORDER BY last_at DESC LIMIT ${MAX_SHOWN}`);
 
 /** The answers of this process. */
 export type Answers = ReturnType<typeof openAnswers>;

@@ -297,11 +297,9 @@ export function amountProblems(amount_in_cents: number, rules: PaymentRules): De
   return [];
 }
 
-const keepStatement = sql(
-  'customer_keep',
-  `UPDATE duebridge_platform.customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
-    WHERE customer_id = $1`,
-);
+const keepStatement = sql(`
+   UPDATE duebridge_platform.customers SET erase_after = greatest(erase_after, now() + make_interval(days => $2))
+    WHERE customer_id = $1`);
 
 // For the customer's eyes ----------------------------------------------------------------------------------------------------
 

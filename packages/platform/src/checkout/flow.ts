@@ -57,9 +57,8 @@ interface Candidate {
 }
 
 /** The ids of the flow's latest payment and of the token's latest: one row when they are the same. */
-const selectCandidates = sql(
-  'flow_candidates',
-  `SELECT fp.platform_payment_id, true AS is_latest, fp.token_hash = $2 AS of_token
+const selectCandidates = sql(`
+   SELECT fp.platform_payment_id, true AS is_latest, fp.token_hash = $2 AS of_token
      FROM duebridge_platform.flows f
      JOIN duebridge_platform.flow_payments fp ON fp.flow_id = f.flow_id AND fp.platform_payment_id = f.latest_payment_id
     WHERE f.flow_id = $1
@@ -67,24 +66,19 @@ const selectCandidates = sql(
    (SELECT fp.platform_payment_id, fp.platform_payment_id IS NOT DISTINCT FROM f.latest_payment_id, true
       FROM duebridge_platform.flow_payments fp JOIN duebridge_platform.flows f ON f.flow_id = fp.flow_id
      WHERE fp.token_hash = $2 AND fp.flow_id = $1
-     ORDER BY fp.created_at DESC LIMIT 1)`,
-);
+     ORDER BY fp.created_at DESC LIMIT 1)`);
 
 /**
  * The flow tells the ids, and the payments are read by id: a sharded database keeps the two in different places and joins them slowly
  * or not at all. A payment is read by the session's partner and account as well: either would do, and neither has to be trusted alone
  * (decision 136).
  */
-const selectPayments = sql(
-  'flow_payments',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
-    WHERE p.platform_payment_id = ANY($1::text[]) AND p.partner_id = $2 AND p.account_id = $3`,
-);
+const selectPayments = sql(`
+   SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY($1::text[]) AND p.partner_id = $2 AND p.account_id = $3`);
 
-const countStored = sql(
-  'flow_payments_stored',
-  'SELECT count(*)::int AS stored FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])',
-);
+const countStored = sql(`
+   SELECT count(*)::int AS stored FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])`);
 
 /**
  * The session's own among the payments that its flow names. Throws Refusal SERVICE_UNAVAILABLE when one of them cannot be read yet: a
@@ -147,11 +141,9 @@ export interface Sequence {
   readonly minted_at: string | null;
 }
 
-const insertFlow = sql(
-  'flow_insert',
-  `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id) VALUES ($1, $2, $3, $4)
-   ON CONFLICT (flow_id) DO NOTHING`,
-);
+const insertFlow = sql(`
+   INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id) VALUES ($1, $2, $3, $4)
+   ON CONFLICT (flow_id) DO NOTHING`);
 const lock = sql(
   'flow_lock',
   'SELECT made, minted_at FROM duebridge_platform.flows WHERE flow_id = $1 FOR UPDATE',
@@ -166,17 +158,13 @@ export async function lockFlow(tx: Transaction, session: PayableSession): Promis
   return sequence;
 }
 
-const selectSequence = sql(
-  'flow_sequence',
-  'SELECT made, minted_at FROM duebridge_platform.flows WHERE flow_id = $1',
-);
-const mint = sql(
-  'flow_mint',
-  `INSERT INTO duebridge_platform.flows AS f (flow_id, partner_id, biller_id, account_id, minted_at) VALUES ($1, $2, $3, $4, $5)
+const selectSequence = sql(`
+   SELECT made, minted_at FROM duebridge_platform.flows WHERE flow_id = $1`);
+const mint = sql(`
+   INSERT INTO duebridge_platform.flows AS f (flow_id, partner_id, biller_id, account_id, minted_at) VALUES ($1, $2, $3, $4, $5)
    ON CONFLICT (flow_id) DO UPDATE SET minted_at =
      CASE WHEN f.minted_at > excluded.minted_at - $6 * interval '1 millisecond' THEN f.minted_at ELSE excluded.minted_at END
-   RETURNING made, minted_at`,
-);
+   RETURNING made, minted_at`);
 
 /** The id of the flow's next payment at `now` (milliseconds since 1970). Stores when it was minted, so that all pages get the same. */
 export async function nextPaymentId(
@@ -201,14 +189,12 @@ export async function readSequence(on: Queryable, { flow_id }: PayableSession): 
   return sequence ?? { made: 0, minted_at: null };
 }
 
-const insertFlowPayment = sql(
-  'flow_payment_insert',
-  `WITH made AS (
+const insertFlowPayment = sql(`
+   WITH made AS (
      INSERT INTO duebridge_platform.flow_payments (platform_payment_id, flow_id, token_hash, customer_id, created_at)
      VALUES ($2, $1, $3, $4, clock_timestamp())
    )
-   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $5::integer + 1), minted_at = $6 WHERE flow_id = $1`,
-);
+   UPDATE duebridge_platform.flows SET latest_payment_id = $2, made = greatest(made, $5::integer + 1), minted_at = $6 WHERE flow_id = $1`);
 
 /** Makes a payment just inserted the flow's latest. The caller holds the flow's lock. `place`: in the flow's sequence. */
 export async function noteFlowPayment(
@@ -251,10 +237,8 @@ export async function writePayment(
   return row;
 }
 
-const selectFlowPayment = sql(
-  'flow_payment',
-  'SELECT 1 FROM duebridge_platform.flow_payments WHERE platform_payment_id = $2 AND flow_id = $1',
-);
+const selectFlowPayment = sql(`
+   SELECT 1 FROM duebridge_platform.flow_payments WHERE platform_payment_id = $2 AND flow_id = $1`);
 
 /** A payment of the session's flow, or undefined, both for another flow's payment and for an unknown id. */
 export async function flowPayment(

@@ -130,7 +130,7 @@ test('a wrong key costs as much as a right one: the same number of queries, cach
   const counting: Database = {
     ...database,
     query(statement, values) {
-      if (typeof statement !== 'string' && statement.name === 'keys_active') asked += 1;
+      if (typeof statement !== 'string' && statement.text.includes('LEFT JOIN')) asked += 1;
       return database.query(statement, values);
     },
   };

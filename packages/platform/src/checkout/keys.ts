@@ -46,46 +46,33 @@ interface ActiveKey {
   readonly digest: Buffer | null;
 }
 
-const insertClient = sql(
-  'keys_insert_client',
-  'INSERT INTO duebridge_platform.clients (client_id, partner_id) VALUES ($1, $2)',
-);
-const selectClient = sql(
-  'keys_client',
-  'SELECT 1 FROM duebridge_platform.clients WHERE client_id = $1 AND partner_id = $2',
-);
-const selectMode = sql(
-  'keys_mode',
-  'SELECT mode FROM duebridge_platform.partners WHERE partner_id = $1',
-);
-const selectKeys = sql(
-  'keys_of_partner',
-  `SELECT p.mode, client_id, key_id, k.created_at, last_used_at, expires_at, revoked_at
+const insertClient = sql(`
+   INSERT INTO duebridge_platform.clients (client_id, partner_id) VALUES ($1, $2)`);
+const selectClient = sql(`
+   SELECT 1 FROM duebridge_platform.clients WHERE client_id = $1 AND partner_id = $2`);
+const selectMode = sql(`SELECT mode FROM duebridge_platform.partners WHERE partner_id = $1`);
+const selectKeys = sql(`
+   SELECT p.mode, client_id, key_id, k.created_at, last_used_at, expires_at, revoked_at
      FROM duebridge_platform.client_keys k JOIN duebridge_platform.clients c USING (client_id)
      JOIN duebridge_platform.partners p USING (partner_id)
-    WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`,
-);
+    WHERE c.partner_id = $1 ORDER BY k.created_at, key_id`);
 /** A client without an active key still returns a row: it is known (401), unlike one that was never issued (404). */
-const selectActive = sql(
-  'keys_active',
-  `SELECT c.partner_id, k.key_id, k.digest
+const selectActive = sql(`
+   SELECT c.partner_id, k.key_id, k.digest
      FROM duebridge_platform.clients c LEFT JOIN duebridge_platform.client_keys k
        ON k.client_id = c.client_id AND ${KEY_IS_ACTIVE}
-    WHERE c.client_id = $1`,
-);
+    WHERE c.client_id = $1`);
 
 /** Sessions live shorter than their token's row is kept, so every session of the client is found by its token. */
-const revokeAccess = sql(
-  'access_revoke',
-  `WITH mine AS (
+const revokeAccess = sql(`
+   WITH mine AS (
      SELECT token_hash FROM duebridge_platform.tokens WHERE client_id = $1 AND partner_id = $2
    ), ended AS (
      DELETE FROM duebridge_platform.sessions s USING mine WHERE s.token_hash = mine.token_hash AND s.expires_at > now() RETURNING 1
    ), gone AS (
      DELETE FROM duebridge_platform.tokens t USING mine WHERE t.token_hash = mine.token_hash AND t.expires_at > now() RETURNING 1
    )
-   SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`,
-);
+   SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`);
 
 /** Issues, rotates, verifies and revokes API keys. */
 export type ClientKeys = ReturnType<typeof openClientKeys>;

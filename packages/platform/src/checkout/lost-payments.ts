@@ -47,14 +47,10 @@ export interface MadePayment {
 }
 
 /** The server that answers, by when it was started: after a failover it is another. */
-const serverStatement = sql(
-  'lost_server',
-  `SELECT extract(epoch FROM pg_postmaster_start_time())::float8 AS started`,
-);
-const presentStatement = sql(
-  'lost_present',
-  'SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])',
-);
+const serverStatement = sql(`
+   SELECT extract(epoch FROM pg_postmaster_start_time())::float8 AS started`);
+const presentStatement = sql(`
+   SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])`);
 
 /** What looking for lost payments depends on. */
 interface LostOptions {

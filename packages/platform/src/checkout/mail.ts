@@ -52,10 +52,8 @@ interface MailDependencies {
   readonly signal: AbortSignal;
 }
 
-const progressStatement = sql(
-  'mail_progress',
-  `INSERT INTO duebridge_platform.mail_progress (read_to) VALUES (clock_timestamp()) ON CONFLICT (one) DO NOTHING`,
-);
+const progressStatement = sql(`
+   INSERT INTO duebridge_platform.mail_progress (read_to) VALUES (clock_timestamp()) ON CONFLICT (one) DO NOTHING`);
 /**
  * Queues the mails of a stretch of time, and says whether there is more. A payment's end time is taken before its transaction commits,
  * so each read overlaps the last by a minute, which is longer than any statement may run. Mails already queued are left as they are.
@@ -84,16 +82,13 @@ interface Span {
   readonly skipped: string | null;
 }
 /** After mail was off for long, the latest day is read, SPAN_MINUTES in a statement: nobody waits for an older receipt. */
-const spanStatement = sql(
-  'mail_span',
-  `SELECT ${MAIL_FROM}::text AS from, least(clock_timestamp(), ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes')::text AS to,
+const spanStatement = sql(`
+   SELECT ${MAIL_FROM}::text AS from, least(clock_timestamp(), ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes')::text AS to,
           ${MAIL_FROM} + interval '${SPAN_MINUTES} minutes' < clock_timestamp() AS more,
           CASE WHEN read_to < clock_timestamp() - interval '${LATE_HOURS} hours' THEN read_to::text END AS skipped
-     FROM duebridge_platform.mail_progress FOR UPDATE`,
-);
-const queueStatement = sql(
-  'mail_queue',
-  `INSERT INTO duebridge_platform.mails AS m (platform_payment_id, kind, queued_at)
+     FROM duebridge_platform.mail_progress FOR UPDATE`);
+const queueStatement = sql(`
+   INSERT INTO duebridge_platform.mails AS m (platform_payment_id, kind, queued_at)
    SELECT DISTINCT ON (a.platform_payment_id) a.platform_payment_id, CASE a.detail ->> 'status' WHEN 'failed' THEN 'failed' ELSE 'receipt' END, a.at
      FROM duebridge_platform.audit a
     WHERE a.at > $1::timestamptz - interval '1 minute' AND a.at <= $2::timestamptz
@@ -101,37 +96,25 @@ const queueStatement = sql(
     ORDER BY a.platform_payment_id, a.at DESC
    ON CONFLICT (platform_payment_id) DO UPDATE
       SET kind = excluded.kind, queued_at = excluded.queued_at, due_at = excluded.due_at, tries = 0, sent_at = NULL, given_up_at = NULL
-    WHERE m.queued_at < excluded.queued_at`,
-);
-const movedStatement = sql(
-  'mail_moved',
-  `UPDATE duebridge_platform.mail_progress SET read_to = $1::timestamptz`,
-);
-const lateStatement = sql(
-  'mail_late',
-  `UPDATE duebridge_platform.mails SET given_up_at = now()
-    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours' RETURNING 1`,
-);
-const claimStatement = sql(
-  'mail_claim',
-  `UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
+    WHERE m.queued_at < excluded.queued_at`);
+const movedStatement = sql(`UPDATE duebridge_platform.mail_progress SET read_to = $1::timestamptz`);
+const lateStatement = sql(`
+   UPDATE duebridge_platform.mails SET given_up_at = now()
+    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours' RETURNING 1`);
+const claimStatement = sql(`
+   UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
     WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
                                    WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
                                    ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
-   RETURNING platform_payment_id, kind, tries, queued_at::text`,
-);
+   RETURNING platform_payment_id, kind, tries, queued_at::text`);
 /** Ends a mail: sent, or given up; not one that a refund has queued again meanwhile. */
 const ends = (column: 'sent_at' | 'given_up_at') =>
-  sql(
-    `mail_${column}`,
-    `UPDATE duebridge_platform.mails SET ${column} = now() WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`,
-  );
+  sql(`
+     UPDATE duebridge_platform.mails SET ${column} = now() WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`);
 const sentStatement = ends('sent_at');
 const giveUpStatement = ends('given_up_at');
-const laterStatement = sql(
-  'mail_later',
-  `UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $3) WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`,
-);
+const laterStatement = sql(`
+   UPDATE duebridge_platform.mails SET due_at = now() + make_interval(secs => $3) WHERE platform_payment_id = $1 AND queued_at = $2::timestamptz`);
 
 interface Claimed {
   readonly platform_payment_id: string;

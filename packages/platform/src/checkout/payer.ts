@@ -2,14 +2,10 @@
 import { sql, type Database } from '@duebridge/runtime';
 import type { Sealer } from '../partners/seal.ts';
 
-const payerStatement = sql(
-  'payer_id',
-  'SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1 AND flow_id = coalesce($2::bytea, flow_id)',
-);
-const customerStatement = sql(
-  'payer_customer',
-  'SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2',
-);
+const payerStatement = sql(`
+   SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1 AND flow_id = coalesce($2::bytea, flow_id)`);
+const customerStatement = sql(`
+   SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2`);
 
 /**
  * The payer of a partner's payment; undefined for one that nobody confirmed, and for a person who was erased. `flow_id`: of the caller,

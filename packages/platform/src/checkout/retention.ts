@@ -40,11 +40,9 @@ function removing(
   order = '',
 ): Leaving {
   const from = act.slice('DELETE '.length);
-  const statement = sql(
-    `retention_${from.split('.')[1]}`,
-    `${act} t WHERE ${condition} AND ${key} = ANY(ARRAY(SELECT ${key} ${from} t WHERE ${condition} ${order} LIMIT ${ROWS_PER_STATEMENT}))
-     RETURNING 1`,
-  );
+  const statement = sql(`
+     ${act} t WHERE ${condition} AND ${key} = ANY(ARRAY(SELECT ${key} ${from} t WHERE ${condition} ${order} LIMIT ${ROWS_PER_STATEMENT}))
+     RETURNING 1`);
   return {
     what,
     leaves,
@@ -59,19 +57,13 @@ const isPast = (column: string, days: number): string =>
 const wasMadeBefore = (days: number): string =>
   `t.platform_payment_id < duebridge_platform.first_id(now() - interval '${days} days')`;
 
-const selectCustomers = sql(
-  'retention_select_customers',
-  `SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT}`,
-);
-const removeFlowPayments = sql(
-  'retention_flow_payments',
-  `DELETE FROM duebridge_platform.flow_payments fp WHERE fp.customer_id = ANY($1::uuid[]) AND NOT EXISTS
-     (SELECT 1 FROM duebridge_platform.flows f WHERE f.flow_id = fp.flow_id AND f.latest_payment_id = fp.platform_payment_id)`,
-);
-const removeSelected = sql(
-  'retention_customers',
-  'DELETE FROM duebridge_platform.customers WHERE customer_id = ANY($1::uuid[]) AND erase_after < now() RETURNING 1',
-);
+const selectCustomers = sql(`
+   SELECT customer_id FROM duebridge_platform.customers WHERE erase_after < now() LIMIT ${ROWS_PER_STATEMENT}`);
+const removeFlowPayments = sql(`
+   DELETE FROM duebridge_platform.flow_payments fp WHERE fp.customer_id = ANY($1::uuid[]) AND NOT EXISTS
+     (SELECT 1 FROM duebridge_platform.flows f WHERE f.flow_id = fp.flow_id AND f.latest_payment_id = fp.platform_payment_id)`);
+const removeSelected = sql(`
+   DELETE FROM duebridge_platform.customers WHERE customer_id = ANY($1::uuid[]) AND erase_after < now() RETURNING 1`);
 /**
  * Which visit a payment came from matters as long as its customer can be found, except for the latest of a flow, on which later sessions
  * of the flow stand. First, so that a sweep that ends here leaves no row that nothing would find again.

@@ -62,13 +62,10 @@ interface TokenFound {
 
 type Bill = Pick<FlowSession['account'], 'balance' | 'balance_source' | 'payment_rules'>;
 
-const selectToken = sql(
-  'session_token',
-  'SELECT token_hash, partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = ANY($1::bytea[])',
-);
-const insertSession = sql(
-  'session_insert',
-  `WITH t AS (
+const selectToken = sql(`
+   SELECT token_hash, partner_id, flow_id, expires_at > now() AS open FROM duebridge_platform.tokens WHERE token_hash = ANY($1::bytea[])`);
+const insertSession = sql(`
+   WITH t AS (
      UPDATE duebridge_platform.tokens SET sessions = sessions + 1
       WHERE token_hash = $3 AND expires_at > now() AND sessions < ${MAX_SESSIONS_PER_TOKEN}
       RETURNING *
@@ -78,13 +75,10 @@ const insertSession = sql(
    SELECT $1, $2, t.token_hash, t.partner_id, t.customer_id, t.biller_id, t.account_id, t.flow_id, t.balance,
           now() + interval '${SESSION_MINUTES} minutes'
      FROM t
-   RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at`,
-);
-const selectSession = sql(
-  'session_get',
-  `SELECT session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at
-     FROM duebridge_platform.sessions WHERE session_hash = ANY($1::bytea[]) AND expires_at > now()`,
-);
+   RETURNING session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at`);
+const selectSession = sql(`
+   SELECT session_hash, session_id, token_hash, partner_id, customer_id, biller_id, account_id, flow_id, balance, expires_at
+     FROM duebridge_platform.sessions WHERE session_hash = ANY($1::bytea[]) AND expires_at > now()`);
 
 /** Stage 3. */
 export type Sessions = ReturnType<typeof openSessions>;

@@ -23,9 +23,8 @@ const shown = (rows: string): string =>
      FROM (${rows}) AS s JOIN duebridge_platform.partners r USING (partner_id)
     GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`;
 const SUMMED_TO = '(SELECT summed_to FROM duebridge_platform.book_progress)';
-const dayStatement = sql('money_balances_of_day', shown(sides('t.day = $1::date')));
+const dayStatement = sql(shown(sides('t.day = $1::date')));
 const allStatement = sql(
-  'money_balances',
   shown(
     `SELECT partner_id, biller_id, account, cents FROM duebridge_platform.book_sums UNION ALL ${sides(`t.day > ${SUMMED_TO}`)}`,
   ),
@@ -71,22 +70,16 @@ export function outOfBalance(one: Record<BookAccount, number>): number {
 /** Days after which nothing is booked for a day: statements book the day on which they run, by the clocks of the replicas. */
 const SUMMED_AFTER_DAYS = 3;
 /** The last day that is over, when it is not added up yet. A replica whose clock is fast would close days that are still booked. */
-const holdStatement = sql(
-  'book_sums_hold',
-  `SELECT o.day::text AS day
+const holdStatement = sql(`
+   SELECT o.day::text AS day
      FROM duebridge_platform.book_progress b, (SELECT (least($1::timestamptz, now()) AT TIME ZONE 'UTC')::date - ${SUMMED_AFTER_DAYS} AS day) AS o
-    WHERE b.one AND b.summed_to < o.day FOR UPDATE OF b`,
-);
-const addStatement = sql(
-  'book_sums_add',
-  `INSERT INTO duebridge_platform.book_sums AS b (partner_id, biller_id, account, cents)
+    WHERE b.one AND b.summed_to < o.day FOR UPDATE OF b`);
+const addStatement = sql(`
+   INSERT INTO duebridge_platform.book_sums AS b (partner_id, biller_id, account, cents)
    SELECT s.partner_id, s.biller_id, s.account, sum(s.cents) FROM (${sides(`t.day > ${SUMMED_TO} AND t.day <= $1::date`)}) AS s GROUP BY 1, 2, 3
-   ON CONFLICT (partner_id, biller_id, account) DO UPDATE SET cents = b.cents + excluded.cents`,
-);
-const addedStatement = sql(
-  'book_sums_added',
-  'UPDATE duebridge_platform.book_progress SET summed_to = $1::date WHERE one',
-);
+   ON CONFLICT (partner_id, biller_id, account) DO UPDATE SET cents = b.cents + excluded.cents`);
+const addedStatement = sql(`
+   UPDATE duebridge_platform.book_progress SET summed_to = $1::date WHERE one`);
 
 /** Adds up the days that are over. `now` in milliseconds since 1970. Any number of replicas may do it. */
 export function sumBook(database: Database, now: number): Promise<void> {

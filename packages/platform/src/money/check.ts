@@ -34,9 +34,8 @@ const dollars = (cents: string): string =>
   `replace('$' || to_char(${cents} / 100.0, 'FM999,999,999,999,990.00'), '$-', '-$')`;
 
 /** A sentence for every payment since the id `$1` whose row and book disagree about what its biller is owed, or what came and went. */
-const paymentsStatement = sql(
-  'money_faults',
-  `SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' ||
+const paymentsStatement = sql(`
+   SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' ||
           CASE WHEN s.owed <> s.expected
                THEN 'its biller is owed ' || ${dollars('s.expected')} || ', and the book has ' || CASE s.owed WHEN 0 THEN 'nothing' ELSE ${dollars('s.owed')} END
                WHEN s.went > s.came
@@ -60,8 +59,7 @@ const paymentsStatement = sql(
                     GROUP BY t.id) AS b ON b.id = p.platform_payment_id) AS s
     WHERE s.expected <> s.owed OR s.under_way NOT IN (0, coalesce(s.amount_in_cents, 0)) OR (s.has_ended AND s.under_way <> 0)
        OR s.went > s.came OR s.amount_in_cents IS NULL
-    ORDER BY s.id LIMIT ${MAX_FAULTS}`,
-);
+    ORDER BY s.id LIMIT ${MAX_FAULTS}`);
 
 /**
  * A sentence for each row of `of` whose balances in the book are not the expected ones. `of` gives id, partner_id, state, cents, and
@@ -75,15 +73,13 @@ function moving(what: string, accounts: readonly BookAccount[], of: string): Sta
   const booked = accounts.map(
     (account, at) => `'${account} ' || ${dollars(`b.booked[${at + 1}]`)}`,
   );
-  return sql(
-    `money_${what}_faults`,
-    `SELECT '${what} ' || s.id || ' of ' || s.partner_id || ' is ' || s.state || ' with ' || ${dollars('s.cents')} || ', and the book has ' ||
+  return sql(`
+     SELECT '${what} ' || s.id || ' of ' || s.partner_id || ' is ' || s.state || ' with ' || ${dollars('s.cents')} || ', and the book has ' ||
             concat_ws(', ', ${booked.join(', ')}) AS what
        FROM (${of}) AS s
        LEFT JOIN LATERAL (SELECT ARRAY[${balances.join(', ')}] AS booked
                             FROM duebridge_platform.transfers t WHERE t.id = s.id) AS b ON true
-      WHERE b.booked IS DISTINCT FROM s.expected::bigint[] ORDER BY s.id LIMIT ${MAX_FAULTS}`,
-  );
+      WHERE b.booked IS DISTINCT FROM s.expected::bigint[] ORDER BY s.id LIMIT ${MAX_FAULTS}`);
 }
 
 /** What moves money by an id of its own, and may still move or has moved since `$1`. */
@@ -122,9 +118,8 @@ const movingStatements = [
 ];
 
 /** Of no payment may more than was taken be refunded or returned. */
-const overRefundedStatement = sql(
-  'money_over_refunded',
-  `SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' || ${dollars('s.cents')} || ' are refunded or returned, and only ' ||
+const overRefundedStatement = sql(`
+   SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' || ${dollars('s.cents')} || ' are refunded or returned, and only ' ||
           ${dollars('p.amount_in_cents')} || ' were taken' AS what
      FROM (SELECT b.id, min(b.partner_id) AS partner_id, sum(b.cents) AS cents
              FROM (SELECT f.platform_payment_id AS id, f.partner_id, f.amount_in_cents AS cents
@@ -136,39 +131,30 @@ const overRefundedStatement = sql(
                            UNION SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.opened_at >= $1::timestamptz)
             GROUP BY b.id) AS s
      JOIN duebridge_platform.payments p ON p.platform_payment_id = s.id
-    WHERE s.cents > p.amount_in_cents ORDER BY s.id LIMIT ${MAX_FAULTS}`,
-);
+    WHERE s.cents > p.amount_in_cents ORDER BY s.id LIMIT ${MAX_FAULTS}`);
 /** What went back before its payment was posted, and is owed to the biller as well until the case ends (refunds.ts, noteEarlyRefund). */
-const unbookedStatement = sql(
-  'money_unbooked_refunds',
-  `SELECT 'payment ' || c.platform_payment_id || ' of ' || c.partner_id || ': ' || ${dollars('c.amount_in_cents')} ||
+const unbookedStatement = sql(`
+   SELECT 'payment ' || c.platform_payment_id || ' of ' || c.partner_id || ': ' || ${dollars('c.amount_in_cents')} ||
           ' went back to the customer before it was posted, and are not booked: end case ' || c.case_id || ' as answered' AS what
      FROM duebridge_platform.cases c JOIN duebridge_platform.payments p ON p.platform_payment_id = c.platform_payment_id
     WHERE c.state <> 'ended' AND c.reason_code = 'refunded_elsewhere' AND c.amount_in_cents > 0
       AND p.status = 'succeeded' AND p.settled_at IS NOT NULL
-    ORDER BY c.case_id LIMIT ${MAX_FAULTS}`,
-);
+    ORDER BY c.case_id LIMIT ${MAX_FAULTS}`);
 
 /** What a biller is owed, by what it is made of: payments of batches that are not remitted yet, remittances that have not left, and deductions. */
-const unremittedStatement = sql(
-  'money_unremitted',
-  `SELECT p.partner_id, p.biller_id, sum(t.amount_in_cents)::bigint AS cents
+const unremittedStatement = sql(`
+   SELECT p.partner_id, p.biller_id, sum(t.amount_in_cents)::bigint AS cents
      FROM duebridge_platform.payments p JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed'
-    WHERE p.platform_batch_id = ANY($1::text[]) GROUP BY 1, 2`,
-);
-const unremittedBatchesStatement = sql(
-  'money_unremitted_batches',
-  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
-    WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)`,
-);
-const unsentStatement = sql(
-  'money_unsent',
-  `SELECT r.partner_id, r.biller_id, sum(r.net_in_cents)::bigint AS cents FROM duebridge_platform.remittances r
+    WHERE p.platform_batch_id = ANY($1::text[]) GROUP BY 1, 2`);
+const unremittedBatchesStatement = sql(`
+   SELECT b.platform_batch_id FROM duebridge_platform.batches b
+    WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)`);
+const unsentStatement = sql(`
+   SELECT r.partner_id, r.biller_id, sum(r.net_in_cents)::bigint AS cents FROM duebridge_platform.remittances r
     WHERE r.state = 'due' OR (r.state IN ('carried', 'returned') AND r.carried_to IS NULL) GROUP BY 1, 2
    UNION ALL
    SELECT d.partner_id, d.biller_id, -sum(d.amount_in_cents)::bigint FROM duebridge_platform.deductions d
-    WHERE d.remittance_id IS NULL GROUP BY 1, 2`,
-);
+    WHERE d.remittance_id IS NULL GROUP BY 1, 2`);
 
 /**
  * What each biller is owed by the book, compared with what that is made of. A payment that is in two remittances, or in none, is a

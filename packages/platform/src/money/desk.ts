@@ -29,55 +29,39 @@ import { moveRemittances, type RemittanceMove } from './remittance.ts';
 /** Transfers of one file: what a bank's own limits allow everywhere. */
 const MAX_TRANSFERS = 5_000;
 
-const takeStatement = sql(
-  'desk_take',
-  `SELECT r.remittance_id, r.net_in_cents AS amount_in_cents, r.partner_id, r.biller_id, o.sealed
+const takeStatement = sql(`
+   SELECT r.remittance_id, r.net_in_cents AS amount_in_cents, r.partner_id, r.biller_id, o.sealed
      FROM duebridge_platform.remittances r
      JOIN duebridge_platform.partners m ON m.partner_id = r.partner_id
      JOIN duebridge_platform.payouts o ON o.partner_id = r.partner_id AND o.biller_id = r.biller_id
     WHERE r.way = $1 AND r.state = 'sent' AND r.file_id IS NULL AND m.mode = $2 AND NOT o.held AND o.way <> 'stripe'
-    ORDER BY r.remittance_id LIMIT ${MAX_TRANSFERS} FOR NO KEY UPDATE OF r`,
-);
+    ORDER BY r.remittance_id LIMIT ${MAX_TRANSFERS} FOR NO KEY UPDATE OF r`);
 /** Files are made one after the other, so that each has a number of its own on its day. */
-const inTurnStatement = sql(
-  'desk_in_turn',
-  "SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform bank files', 0))",
-);
-const madeStatement = sql(
-  'desk_made',
-  'SELECT count(*)::int AS made FROM duebridge_platform.bank_files WHERE way = $1 AND made_at >= $2::date AND made_at < $2::date + 1',
-);
-const keepFileStatement = sql(
-  'desk_keep_file',
-  `INSERT INTO duebridge_platform.bank_files (file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed)
+const inTurnStatement = sql(`
+   SELECT pg_advisory_xact_lock(hashtextextended('duebridge_platform bank files', 0))`);
+const madeStatement = sql(`
+   SELECT count(*)::int AS made FROM duebridge_platform.bank_files WHERE way = $1 AND made_at >= $2::date AND made_at < $2::date + 1`);
+const keepFileStatement = sql(`
+   INSERT INTO duebridge_platform.bank_files (file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed)
    SELECT $1, $2, $3, $4, s.transfers, s.amount_in_cents, s.sha256, $6
-     FROM jsonb_to_record($5::jsonb) AS s (transfers int, amount_in_cents bigint, sha256 text)`,
-);
-const inFileStatement = sql(
-  'desk_in_file',
-  'UPDATE duebridge_platform.remittances SET file_id = $1 WHERE remittance_id = ANY($2::text[])',
-);
-const fileStatement = sql(
-  'desk_file',
-  `SELECT file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`,
-);
+     FROM jsonb_to_record($5::jsonb) AS s (transfers int, amount_in_cents bigint, sha256 text)`);
+const inFileStatement = sql(`
+   UPDATE duebridge_platform.remittances SET file_id = $1 WHERE remittance_id = ANY($2::text[])`);
+const fileStatement = sql(`
+   SELECT file_id, way, made_at, made_by, transfers, amount_in_cents, sha256, sealed FROM duebridge_platform.bank_files WHERE file_id = $1`);
 /**
  * A transfer, or those of a file that are under way, until the transaction ends: a round that sends and a word that ends must not cross.
  * Of two rows of the same transfer only one is locked, so that the other one shows how it stood before a wait for the lock.
  */
-const lockStatement = sql(
-  'desk_lock',
-  `SELECT r.remittance_id, r.state, r.way, r.file_id, r.net_in_cents, r.file_id IS DISTINCT FROM before.file_id AS is_just_in_file
+const lockStatement = sql(`
+   SELECT r.remittance_id, r.state, r.way, r.file_id, r.net_in_cents, r.file_id IS DISTINCT FROM before.file_id AS is_just_in_file
      FROM duebridge_platform.remittances r JOIN duebridge_platform.remittances before ON before.remittance_id = r.remittance_id
-    WHERE r.remittance_id = $1 OR (r.file_id = $1 AND r.state = 'sent') ORDER BY r.remittance_id FOR NO KEY UPDATE OF r`,
-);
+    WHERE r.remittance_id = $1 OR (r.file_id = $1 AND r.state = 'sent') ORDER BY r.remittance_id FOR NO KEY UPDATE OF r`);
 /** Longer than a try at Stripe lasts, a few calls of 8 s: one that began before its biller was held back or paid another way has ended. */
 const TRY_ENDS = '2 minutes';
-const cannotLeaveStatement = sql(
-  'desk_cannot_leave',
-  `SELECT 1 FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
-    WHERE r.remittance_id = $1 AND (o.held OR o.way <> 'stripe') AND o.updated_at < clock_timestamp() - interval '${TRY_ENDS}'`,
-);
+const cannotLeaveStatement = sql(`
+   SELECT 1 FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+    WHERE r.remittance_id = $1 AND (o.held OR o.way <> 'stripe') AND o.updated_at < clock_timestamp() - interval '${TRY_ENDS}'`);
 
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
 

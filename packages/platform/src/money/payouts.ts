@@ -26,19 +26,15 @@ export type Creditor = BankAccount | ConnectedAccount;
 type StoredPayout = Omit<PayoutView, 'holder_name' | 'account'> & { readonly sealed: string };
 
 const COLUMNS = 'partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds';
-const setStatement = sql(
-  'payout_set',
-  `INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds)
+const setStatement = sql(`
+   INSERT INTO duebridge_platform.payouts (partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds)
    VALUES ($1, $2, $3, $4, coalesce($5::bigint, 1), coalesce($6::boolean, false), coalesce($7::boolean, true))
    ON CONFLICT (partner_id, biller_id) DO UPDATE SET way = excluded.way, sealed = excluded.sealed,
      minimum_in_cents = coalesce($5::bigint, payouts.minimum_in_cents), held = coalesce($6::boolean, payouts.held),
      bears_refunds = coalesce($7::boolean, payouts.bears_refunds), updated_at = now()
-   RETURNING ${COLUMNS}`,
-);
-const listStatement = sql(
-  'payout_list',
-  `SELECT ${COLUMNS} FROM duebridge_platform.payouts WHERE partner_id = $1 ORDER BY biller_id`,
-);
+   RETURNING ${COLUMNS}`);
+const listStatement = sql(`
+   SELECT ${COLUMNS} FROM duebridge_platform.payouts WHERE partner_id = $1 ORDER BY biller_id`);
 
 const placeOf = (partner_id: string, biller_id: string): string =>
   `payouts/${partner_id}/${biller_id}`;

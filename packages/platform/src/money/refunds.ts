@@ -44,20 +44,13 @@ const AT_ONCE = 200;
 const CALL_MS = 15_000;
 
 const COLUMNS = Object.keys(RefundView.properties).join(', ');
-const getStatement = sql(
-  'refund_get',
-  `SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE refund_id = $1`,
-);
-const listStatement = sql(
-  'refund_list',
-  `SELECT ${COLUMNS} FROM duebridge_platform.refunds
-    WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, refund_id DESC LIMIT 100`,
-);
-const lockStatement = sql(
-  'refund_lock',
-  `SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
-     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`,
-);
+const getStatement = sql(`SELECT ${COLUMNS} FROM duebridge_platform.refunds WHERE refund_id = $1`);
+const listStatement = sql(`
+   SELECT ${COLUMNS} FROM duebridge_platform.refunds
+    WHERE ($1::text IS NULL OR platform_payment_id = $1) AND ($2::text IS NULL OR state = $2) ORDER BY made_at DESC, refund_id DESC LIMIT 100`);
+const lockStatement = sql(`
+   SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
+     FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`);
 interface LockedPayment {
   readonly partner_id: string;
   readonly biller_id: string;
@@ -66,15 +59,11 @@ interface LockedPayment {
   readonly status: string;
   readonly is_settled: boolean;
 }
-const fundsStatement = sql(
-  'refund_funds',
-  `SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
-);
-const wentBackStatement = sql(
-  'refund_went_back',
-  `SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
-    WHERE platform_payment_id = $1 AND state = 'done'`,
-);
+const fundsStatement = sql(`
+   SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`);
+const wentBackStatement = sql(`
+   SELECT coalesce(sum(amount_in_cents), 0)::bigint AS cents FROM duebridge_platform.refunds
+    WHERE platform_payment_id = $1 AND state = 'done'`);
 /** What of a payment went back to its customer by refunds, in cents. */
 export async function refundedCents(on: Queryable, platform_payment_id: string): Promise<number> {
   const [row] = await on.query<{ cents: number }>(wentBackStatement, [platform_payment_id]);
@@ -82,27 +71,22 @@ export async function refundedCents(on: Queryable, platform_payment_id: string):
 }
 
 /** Refunded, or on its way; and what is disputed: the processor holds it, or the customer has it already. */
-const refundedStatement = sql(
-  'refund_sum',
-  `SELECT (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.refunds
+const refundedStatement = sql(`
+   SELECT (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.refunds
             WHERE platform_payment_id = $1 AND state IN ('sending', 'done'))::bigint AS cents,
           (SELECT coalesce(sum(amount_in_cents), 0) FROM duebridge_platform.cases
             WHERE platform_payment_id = $1 AND reason_code = 'disputed' AND disposition IS DISTINCT FROM 'won'
-              AND disposition IS DISTINCT FROM 'recovered')::bigint AS disputed`,
-);
+              AND disposition IS DISTINCT FROM 'recovered')::bigint AS disputed`);
 /** A biller bears refunds when its payout says so; one without an account has agreed to nothing. */
-const insertStatement = sql(
-  'refund_insert',
-  `INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code,
+const insertStatement = sql(`
+   INSERT INTO duebridge_platform.refunds (refund_id, platform_payment_id, partner_id, biller_id, funding_method, amount_in_cents, reason_code,
           reason, borne_by, state, asked_by)
    SELECT $1, $2, $3, $4, $5, $6, $7, $8,
           CASE WHEN EXISTS (SELECT 1 FROM duebridge_platform.payouts o WHERE o.partner_id = $3 AND o.biller_id = $4 AND o.bears_refunds)
-               THEN 'biller' ELSE 'platform' END, 'asked', $9`,
-);
+               THEN 'biller' ELSE 'platform' END, 'asked', $9`);
 /** A move with its row of the book: `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
-const moveStatement = sql(
-  'refund_move',
-  `WITH r AS (
+const moveStatement = sql(`
+   WITH r AS (
      UPDATE duebridge_platform.refunds AS r
         SET state = $3, approved_by = coalesce($7, r.approved_by), note = coalesce($8, r.note),
             ended_at = CASE WHEN $3 IN ('done', 'refused') THEN $9::timestamptz ELSE r.ended_at END
@@ -127,8 +111,7 @@ const moveStatement = sql(
                                                  'borne_by', r.borne_by, 'asked_by', r.asked_by, 'approved_by', r.approved_by, 'note', $8::text))
        FROM r
    )
-   SELECT r.refund_id FROM r`,
-);
+   SELECT r.refund_id FROM r`);
 
 const MOVES = {
   sending: { from: 'asked', to: 'sending', book: ['refund', 'bearer', 'refunding'] },
@@ -328,12 +311,10 @@ export async function noteEarlyRefund(
 }
 
 /** In any order: those that stay pending keep no other waiting. */
-const openStatement = sql(
-  'refund_open',
-  `SELECT f.refund_id, f.platform_payment_id, f.funding_method, f.amount_in_cents, p.amount_in_cents AS whole_in_cents
+const openStatement = sql(`
+   SELECT f.refund_id, f.platform_payment_id, f.funding_method, f.amount_in_cents, p.amount_in_cents AS whole_in_cents
      FROM duebridge_platform.refunds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE f.state = 'sending' AND ($1::text IS NULL OR f.refund_id = $1) ORDER BY random() LIMIT ${AT_ONCE}`,
-);
+    WHERE f.state = 'sending' AND ($1::text IS NULL OR f.refund_id = $1) ORDER BY random() LIMIT ${AT_ONCE}`);
 interface OpenRefund extends FundingOrder {
   readonly refund_id: string;
   /** The amount of its payment. */

@@ -81,60 +81,44 @@ const ACTOR = 'remittance';
 // Making ----------------------------------------------------------------------------------------------------------------------
 
 /** `$1`: those that wait for people, who resolve their differences; apart, so that they do not hide the others behind the limit. */
-const closedStatement = sql(
-  'remit_closed',
-  `SELECT * FROM (
+const closedStatement = sql(`
+   SELECT * FROM (
    SELECT b.platform_batch_id, b.partner_id, b.cutoff_at,
           EXISTS (SELECT 1 FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id AND c.compared_at >= b.closed_at) AS is_compared,
           EXISTS (SELECT 1 FROM duebridge_platform.differences d WHERE d.platform_batch_id = b.platform_batch_id AND d.resolved_at IS NULL) AS differs
      FROM duebridge_platform.batches b
     WHERE b.closed_at IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)) AS closed
-    WHERE (differs AND is_compared) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`,
-);
-const claimStatement = sql(
-  'remit_claim',
-  'INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1 AS one',
-);
+    WHERE (differs AND is_compared) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`);
+const claimStatement = sql(`
+   INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1 AS one`);
 /** What the payments say and what the book says, apart, a payment counted once whatever its rows: they must agree before money leaves. */
-const owedStatement = sql(
-  'remit_owed',
-  `SELECT s.biller_id, count(*)::int AS payments, sum(s.gross)::bigint AS gross, sum(s.booked)::bigint AS booked
+const owedStatement = sql(`
+   SELECT s.biller_id, count(*)::int AS payments, sum(s.gross)::bigint AS gross, sum(s.booked)::bigint AS booked
      FROM (SELECT p.platform_payment_id, p.biller_id, p.amount_in_cents AS gross, coalesce(sum(t.amount_in_cents), 0) AS booked
              FROM duebridge_platform.payments p
              LEFT JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed' AND t.act IN ('settled', 'word')
             WHERE p.platform_batch_id = $1 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
             GROUP BY 1, 2, 3) AS s
-    GROUP BY s.biller_id ORDER BY s.biller_id`,
-);
-const digestStatement = sql(
-  'remit_digest',
-  `SELECT statement ->> 'sha256' AS sha256 FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
-);
-const carryStatement = sql(
-  'remit_carry',
-  `UPDATE duebridge_platform.remittances AS r SET carried_to = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
+    GROUP BY s.biller_id ORDER BY s.biller_id`);
+const digestStatement = sql(`
+   SELECT statement ->> 'sha256' AS sha256 FROM duebridge_platform.batches WHERE platform_batch_id = $1`);
+const carryStatement = sql(`
+   UPDATE duebridge_platform.remittances AS r SET carried_to = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
     WHERE r.partner_id = $1 AND r.biller_id = u.biller_id AND r.state IN ('carried', 'returned') AND r.carried_to IS NULL
-    RETURNING r.biller_id, r.net_in_cents AS cents`,
-);
-const deductStatement = sql(
-  'remit_deduct',
-  `UPDATE duebridge_platform.deductions AS d SET remittance_id = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
+    RETURNING r.biller_id, r.net_in_cents AS cents`);
+const deductStatement = sql(`
+   UPDATE duebridge_platform.deductions AS d SET remittance_id = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
     WHERE d.partner_id = $1 AND d.biller_id = u.biller_id AND d.remittance_id IS NULL
-    RETURNING d.biller_id, d.amount_in_cents AS cents`,
-);
-const minimaStatement = sql(
-  'remit_minima',
-  `SELECT o.biller_id, o.minimum_in_cents AS cents FROM duebridge_platform.payouts o WHERE o.partner_id = $1`,
-);
-const makeStatement = sql(
-  'remit_make',
-  `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+    RETURNING d.biller_id, d.amount_in_cents AS cents`);
+const minimaStatement = sql(`
+   SELECT o.biller_id, o.minimum_in_cents AS cents FROM duebridge_platform.payouts o WHERE o.partner_id = $1`);
+const makeStatement = sql(`
+   INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
           deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
    SELECT u.id, $1, $2, u.biller_id, u.payments, u.gross, u.deducted, u.carried, u.net, $3, $4::date, u.state
      FROM jsonb_to_recordset($5::jsonb)
-          AS u (id text, biller_id text, payments int, gross bigint, deducted bigint, carried bigint, net bigint, state text)`,
-);
+          AS u (id text, biller_id text, payments int, gross bigint, deducted bigint, carried bigint, net bigint, state text)`);
 
 interface ClosedBatch {
   readonly platform_batch_id: string;
@@ -231,17 +215,13 @@ async function withRest(
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** A batch of the partner that is not remitted, its open one among them, and holds what the biller is owed, or will be. */
-const holdingStatement = sql(
-  'remit_left_of_biller',
-  `SELECT p.platform_batch_id FROM duebridge_platform.payments p
-    WHERE p.platform_batch_id = ANY($1::text[]) AND p.biller_id = $2 AND p.status IN ('processing', 'succeeded') LIMIT 1`,
-);
-const unremittedStatement = sql(
-  'remit_left',
-  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
+const holdingStatement = sql(`
+   SELECT p.platform_batch_id FROM duebridge_platform.payments p
+    WHERE p.platform_batch_id = ANY($1::text[]) AND p.biller_id = $2 AND p.status IN ('processing', 'succeeded') LIMIT 1`);
+const unremittedStatement = sql(`
+   SELECT b.platform_batch_id FROM duebridge_platform.batches b
     WHERE b.partner_id = $1 AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)
-    ORDER BY b.cutoff_at`,
-);
+    ORDER BY b.cutoff_at`);
 
 /**
  * What a biller that has left is still owed: carried from earlier remittances or sent back, less what is taken off. It has no next batch, so
@@ -286,9 +266,8 @@ export function payOut(
 // Sending ---------------------------------------------------------------------------------------------------------------------
 
 /** A move of remittances with its rows of the book. `$2` the state before, `$3` after, `$4` the act, `$5` and `$6` the accounts. */
-const moveStatement = sql(
-  'remit_move',
-  `WITH r AS (
+const moveStatement = sql(`
+   WITH r AS (
      UPDATE duebridge_platform.remittances AS r
         SET state = $3, reference = coalesce($7, r.reference), reason = coalesce($8, r.reason),
             sent_at = CASE WHEN $3 = 'sending' THEN $9::timestamptz ELSE r.sent_at END,
@@ -304,8 +283,7 @@ const moveStatement = sql(
             jsonb_strip_nulls(jsonb_build_object('remittance_id', r.remittance_id, 'biller_id', r.biller_id, 'net_in_cents', r.net_in_cents,
                                                  'reference', $7::text, 'reason', $8::text)) FROM r
    )
-   SELECT r.remittance_id FROM r`,
-);
+   SELECT r.remittance_id FROM r`);
 
 /** The moves, `from to`, and what each books. */
 const MOVES = {
@@ -342,32 +320,26 @@ export async function moveRemittances(
   return moved.length;
 }
 
-const dueStatement = sql(
-  'remit_due',
-  `SELECT r.remittance_id FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
-    WHERE r.state = 'due' AND r.due_on <= $1::date AND NOT o.held ORDER BY r.due_on, r.remittance_id LIMIT ${AT_ONCE}`,
-);
+const dueStatement = sql(`
+   SELECT r.remittance_id FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
+    WHERE r.state = 'due' AND r.due_on <= $1::date AND NOT o.held ORDER BY r.due_on, r.remittance_id LIMIT ${AT_ONCE}`);
 /**
  * What is to be sent, or asked about: people say what became of the others. Those to be sent first, the others in any order: many that stay
  * under way must not hide one that has ended.
  */
-const openStatement = sql(
-  'remit_open',
-  `SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, r.way, m.mode
+const openStatement = sql(`
+   SELECT r.remittance_id, r.partner_id, r.biller_id, r.net_in_cents, r.state, r.tries, r.way, m.mode
      FROM duebridge_platform.remittances r JOIN duebridge_platform.payouts o USING (partner_id, biller_id)
      JOIN duebridge_platform.partners m USING (partner_id)
-    WHERE (r.state = 'sending' AND NOT o.held) OR (r.state = 'sent' AND r.way = 'stripe') ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`,
-);
+    WHERE (r.state = 'sending' AND NOT o.held) OR (r.state = 'sent' AND r.way = 'stripe') ORDER BY r.state, random() LIMIT ${4 * AT_ONCE}`);
 /**
  * The account as it is now; none while the biller is held. The way is that of the first try, forever: another replica may be sending by it at
  * this moment, and no channel knows what the other one does.
  */
-const triedStatement = sql(
-  'remit_tried',
-  `UPDATE duebridge_platform.remittances r SET tries = tries + 1, way = coalesce(r.way, o.way) FROM duebridge_platform.payouts o
+const triedStatement = sql(`
+   UPDATE duebridge_platform.remittances r SET tries = tries + 1, way = coalesce(r.way, o.way) FROM duebridge_platform.payouts o
     WHERE r.remittance_id = $1 AND r.state = 'sending' AND o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND NOT o.held
-    RETURNING r.way, o.sealed`,
-);
+    RETURNING r.way, o.sealed`);
 
 interface OpenRemittance {
   readonly remittance_id: string;

@@ -19,32 +19,22 @@ const REMITTANCE = `remittance_id, platform_batch_id, partner_id, biller_id, pay
   net_in_cents, sha256, due_on::text AS due_on, state, carried_to, file_id, reference, reason, made_at, sent_at, ended_at,
   r.state IN ('due', 'sending', 'sent') AND EXISTS (SELECT 1 FROM duebridge_platform.payouts o
     WHERE o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND o.held) AS held`;
-const getStatement = sql(
-  'remittance_get',
-  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r WHERE remittance_id = $1`,
-);
-const listStatement = sql(
-  'remittance_list',
-  `SELECT ${REMITTANCE} FROM duebridge_platform.remittances r
+const getStatement = sql(`
+   SELECT ${REMITTANCE} FROM duebridge_platform.remittances r WHERE remittance_id = $1`);
+const listStatement = sql(`
+   SELECT ${REMITTANCE} FROM duebridge_platform.remittances r
     WHERE ($1::text IS NULL OR partner_id = $1) AND ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR (made_at, remittance_id) <
            (SELECT c.made_at, c.remittance_id FROM duebridge_platform.remittances c WHERE c.remittance_id = $3))
-    ORDER BY made_at DESC, remittance_id DESC LIMIT $4`,
-);
-const paymentsStatement = sql(
-  'remittance_payments',
-  `SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
+    ORDER BY made_at DESC, remittance_id DESC LIMIT $4`);
+const paymentsStatement = sql(`
+   SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
     WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
-    ORDER BY p.platform_payment_id LIMIT ${PAGE}`,
-);
-const deductionsStatement = sql(
-  'remittance_deductions',
-  `SELECT platform_payment_id, kind, -amount_in_cents AS amount_in_cents, reason AS note FROM duebridge_platform.deductions
-    WHERE remittance_id = $1 ORDER BY deduction_id`,
-);
-const carriedStatement = sql(
-  'remittance_carried',
-  `SELECT remittance_id AS note, net_in_cents AS amount_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`,
-);
+    ORDER BY p.platform_payment_id LIMIT ${PAGE}`);
+const deductionsStatement = sql(`
+   SELECT platform_payment_id, kind, -amount_in_cents AS amount_in_cents, reason AS note FROM duebridge_platform.deductions
+    WHERE remittance_id = $1 ORDER BY deduction_id`);
+const carriedStatement = sql(`
+   SELECT remittance_id AS note, net_in_cents AS amount_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`);
 
 /** Remittances, newest first; those made before that of the id `cursor`, at most `limit` (default 100). */
 export function listRemittances(

@@ -35,11 +35,9 @@ export function readLogo(base64: string): Logo | string {
   return { name: `${name}.png`, image: file };
 }
 
-const keepStatement = sql(
-  'logo_keep',
-  'INSERT INTO duebridge_platform.logos (logo, image) VALUES ($1, $2) ON CONFLICT (logo) DO NOTHING',
-);
-const getStatement = sql('logo_get', 'SELECT image FROM duebridge_platform.logos WHERE logo = $1');
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.logos (logo, image) VALUES ($1, $2) ON CONFLICT (logo) DO NOTHING`);
+const getStatement = sql(`SELECT image FROM duebridge_platform.logos WHERE logo = $1`);
 
 /** Stores a logo that `readLogo` accepts; returns its name. */
 export async function keepLogo(tx: Transaction, base64: string): Promise<string> {

@@ -129,26 +129,22 @@ const COLUMNS =
   'paused, pause_reason, batch_time_zone, batch_cutoff, created_at';
 
 const SELECT_ONE = `SELECT ${COLUMNS} FROM duebridge_platform.partners WHERE partner_id = $1`;
-const getStatement = sql('partner_get', SELECT_ONE);
+const getStatement = sql(SELECT_ONE);
 
-const lockStatement = sql('partner_lock', `${SELECT_ONE} FOR UPDATE`);
+const lockStatement = sql(`${SELECT_ONE} FOR UPDATE`);
 
-const otherModeStatement = sql(
-  'partner_other_mode',
-  'SELECT partner_id, base_url FROM duebridge_platform.partners WHERE mode <> $1 ORDER BY partner_id',
-);
+const otherModeStatement = sql(`
+   SELECT partner_id, base_url FROM duebridge_platform.partners WHERE mode <> $1 ORDER BY partner_id`);
 
-const holdStatement = sql(
-  'partner_hold',
-  `WITH held AS (
+const holdStatement = sql(`
+   WITH held AS (
      UPDATE duebridge_platform.partners SET pause_reason = $2, updated_at = now()
       WHERE partner_id = $1 AND NOT paused AND pause_reason IS DISTINCT FROM $2 RETURNING partner_id
    )
    INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
    SELECT $3, CASE WHEN $2::text IS NULL THEN 'partner_released' ELSE 'partner_held' END, partner_id,
           jsonb_build_object('reason', $2::text)
-     FROM held`,
-);
+     FROM held`);
 
 /** The registry. */
 export type PartnerRegistry = ReturnType<typeof openPartnerRegistry>;

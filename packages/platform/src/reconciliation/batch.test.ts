@@ -427,7 +427,7 @@ test('a payment that joins between check and close keeps its batch open', async 
     ...rig.database,
     async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
       const rows = await rig.database.query<Row>(statement, values);
-      if (typeof statement !== 'string' && statement.name === 'batch_due') {
+      if (typeof statement !== 'string' && statement.text.includes('b.cutoff_at <= now()')) {
         joined = await insertPayment(rig.database, {
           partner_id: 'acme',
           biller_id: 'acme',

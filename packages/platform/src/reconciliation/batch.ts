@@ -73,15 +73,11 @@ function offsetMs(zone: string, at: number): number {
   return sign === '-' ? -ms : ms;
 }
 
-const findWindow = sql(
-  'batch_window',
-  `SELECT platform_batch_id FROM duebridge_platform.batches WHERE partner_id = $1 AND cutoff_at = $2`,
-);
-const openWindow = sql(
-  'batch_open',
-  `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
-   ON CONFLICT DO NOTHING`,
-);
+const findWindow = sql(`
+   SELECT platform_batch_id FROM duebridge_platform.batches WHERE partner_id = $1 AND cutoff_at = $2`);
+const openWindow = sql(`
+   INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at) VALUES ($1, $2, $3)
+   ON CONFLICT DO NOTHING`);
 
 /**
  * The id of the open batch for a payment made at `now` (milliseconds since 1970). Opens it, committed, if this is the window's first
@@ -174,19 +170,14 @@ async function* linesIn(
 
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';
 
-const lastComparison = sql(
-  'batch_comparison',
-  `SELECT compared_at, actor, method, compared, differences, partner_statement FROM duebridge_platform.comparisons
-    WHERE platform_batch_id = $1 ORDER BY compared_at DESC, comparison_id DESC LIMIT 1`,
-);
+const lastComparison = sql(`
+   SELECT compared_at, actor, method, compared, differences, partner_statement FROM duebridge_platform.comparisons
+    WHERE platform_batch_id = $1 ORDER BY compared_at DESC, comparison_id DESC LIMIT 1`);
 
 /** A batch with its statement: the written one, or the one of this moment while it is open. Throws Refusal BATCH_NOT_FOUND. */
 export async function getBatch(database: Database, platform_batch_id: string): Promise<BatchView> {
   const [row] = await database.query<Omit<ListedBatch, 'differences'>>(
-    sql(
-      'batch_get',
-      `SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`,
-    ),
+    sql(`SELECT ${BATCH_COLUMNS} FROM duebridge_platform.batches WHERE platform_batch_id = $1`),
     [platform_batch_id],
   );
   if (row === undefined) throw new Refusal('BATCH_NOT_FOUND');
@@ -200,14 +191,12 @@ export async function getBatch(database: Database, platform_batch_id: string): P
 /** Batches, latest cut-off first, at most 100. Reads no payment, so an open batch, whose statement is not written, has null there. */
 export function listBatches(on: Queryable, partner_id?: string): Promise<ListedBatch[]> {
   return on.query<ListedBatch>(
-    sql(
-      'batch_list',
-      `SELECT ${BATCH_COLUMNS},
+    sql(`
+       SELECT ${BATCH_COLUMNS},
               (SELECT differences FROM duebridge_platform.comparisons c WHERE c.platform_batch_id = b.platform_batch_id
                 ORDER BY compared_at DESC, comparison_id DESC LIMIT 1) AS differences
          FROM duebridge_platform.batches b WHERE $1::text IS NULL OR partner_id = $1
-        ORDER BY cutoff_at DESC, partner_id LIMIT 100`,
-    ),
+        ORDER BY cutoff_at DESC, partner_id LIMIT 100`),
     [partner_id ?? null],
   );
 }
@@ -230,11 +219,9 @@ export async function closeBatchNow(
   if (before.closed_at !== null) throw conflict('The batch is closed already');
   // By the database's clock, by which it is closed.
   const open = await database.query(
-    sql(
-      'batch_window_open',
-      `SELECT 1 FROM duebridge_platform.batches b JOIN duebridge_platform.partners p USING (partner_id)
-        WHERE b.platform_batch_id = $1 AND b.cutoff_at > now() AND p.mode = 'live'`,
-    ),
+    sql(`
+       SELECT 1 FROM duebridge_platform.batches b JOIN duebridge_platform.partners p USING (partner_id)
+        WHERE b.platform_batch_id = $1 AND b.cutoff_at > now() AND p.mode = 'live'`),
     [platform_batch_id],
   );
   if (open.length > 0) throw conflict(`The window of the batch is open until ${before.cutoff_at}`);
@@ -244,12 +231,10 @@ export async function closeBatchNow(
 /** Batches per statement: those of 5,000 partners in one evening take a few dozen statements. */
 const LOOKED_AT_ONCE = 200;
 
-const dueStatement = sql(
-  'batch_due',
-  `SELECT b.platform_batch_id FROM duebridge_platform.batches b
+const dueStatement = sql(`
+   SELECT b.platform_batch_id FROM duebridge_platform.batches b
     WHERE b.closed_at IS NULL AND b.cutoff_at <= now() AND b.platform_batch_id > $1
-    ORDER BY b.platform_batch_id LIMIT ${LOOKED_AT_ONCE}`,
-);
+    ORDER BY b.platform_batch_id LIMIT ${LOOKED_AT_ONCE}`);
 
 /**
  * Closes batches whose cut-off has passed and whose payments have all ended: each in one transaction that holds the batch, so that
@@ -282,11 +267,9 @@ async function isOpen(on: Queryable, platform_batch_id: string): Promise<boolean
   return (await on.query(openPayment, [platform_batch_id])).length > 0;
 }
 
-const openPayment = sql(
-  'batch_open_payment',
-  `SELECT 1 FROM duebridge_platform.payments 
-    WHERE platform_batch_id = $1 AND platform_batch_id <> '' AND settled_at IS NULL AND status = 'processing' LIMIT 1`,
-);
+const openPayment = sql(`
+   SELECT 1 FROM duebridge_platform.payments 
+    WHERE platform_batch_id = $1 AND platform_batch_id <> '' AND settled_at IS NULL AND status = 'processing' LIMIT 1`);
 
 function closeBatch(
   database: Database,
@@ -300,12 +283,10 @@ function closeBatch(
   return database.transaction(
     async (tx) => {
       const held = await tx.query(
-        sql(
-          'batch_hold',
-          `SELECT 1 FROM duebridge_platform.batches b WHERE platform_batch_id = $1 AND closed_at IS NULL
+        sql(`
+           SELECT 1 FROM duebridge_platform.batches b WHERE platform_batch_id = $1 AND closed_at IS NULL
               AND (cutoff_at <= now() OR ($2 AND EXISTS (SELECT 1 FROM duebridge_platform.partners p
-                                                          WHERE p.partner_id = b.partner_id AND p.mode = 'test'))) FOR UPDATE`,
-        ),
+                                                          WHERE p.partner_id = b.partner_id AND p.mode = 'test'))) FOR UPDATE`),
         [platform_batch_id, endsTestWindow],
       );
       if (held.length === 0) return false;
@@ -313,15 +294,13 @@ function closeBatch(
       if (await isOpen(tx, platform_batch_id)) return false;
       const statement = await statementOf(platform_batch_id, linesIn(tx, platform_batch_id));
       await tx.query(
-        sql(
-          'batch_close',
-          `WITH closed AS (
+        sql(`
+           WITH closed AS (
            UPDATE duebridge_platform.batches SET closed_at = now(), cutoff_at = least(cutoff_at, now()), statement = $2 WHERE platform_batch_id = $1 RETURNING partner_id
          )
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))
-           FROM closed`,
-        ),
+           FROM closed`),
         [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason ?? null],
       );
       return true;

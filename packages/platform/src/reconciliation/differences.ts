@@ -22,22 +22,18 @@ import type { Queryable } from '../store/payments.ts';
 /** Rows of one statement. */
 const MAX_ROWS = 5_000;
 
-const upsertStatement = sql(
-  'differences_upsert',
-  `INSERT INTO duebridge_platform.differences AS d
+const upsertStatement = sql(`
+   INSERT INTO duebridge_platform.differences AS d
           (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents, seen_at)
    SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents, $8::timestamptz
      FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (id, payment, kind, here, there)
      LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment AND p.partner_id = $2
    ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
-   DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`,
-);
-const goneStatement = sql(
-  'differences_gone',
-  `UPDATE duebridge_platform.differences d
+   DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`);
+const goneStatement = sql(`
+   UPDATE duebridge_platform.differences d
       SET resolved_at = now(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
-    WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz RETURNING 1`,
-);
+    WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz RETURNING 1`);
 
 /**
  * Keeps what a run over a batch found; returns how many earlier differences it no longer found. `actor` ran it. All of it in

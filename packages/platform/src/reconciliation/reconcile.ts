@@ -159,10 +159,7 @@ export async function reconcileFile(
 
 async function partnerOf(database: Database, platform_batch_id: string): Promise<string> {
   const [batch] = await database.query<{ partner_id: string }>(
-    sql(
-      'reconcile_batch',
-      'SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1',
-    ),
+    sql(`SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1`),
     [platform_batch_id],
   );
   if (batch === undefined) throw new Refusal('BATCH_NOT_FOUND');
@@ -273,12 +270,10 @@ function fileNeeded(extra: number): string {
   return `${what} To see their ids, compare with its file of the batch (lines platform_payment_id,status,amount_in_cents; from the partner kit: duebridge partner batch export ID).`;
 }
 
-const pageStatement = sql(
-  'reconcile_payments',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+const pageStatement = sql(`
+   SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
     WHERE p.platform_batch_id = $1 AND p.platform_payment_id > $2 AND ${REACHED_THE_PARTNER}
-    ORDER BY p.platform_payment_id LIMIT ${PAGE}`,
-);
+    ORDER BY p.platform_payment_id LIMIT ${PAGE}`);
 
 /** The payments of a batch, by id, a page at a time. */
 async function* paymentsOf(

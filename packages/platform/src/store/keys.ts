@@ -29,31 +29,19 @@ export function openKeyStore(database: Database, clock: Clock, owners: 'client' 
   const ownerColumn = `${owners}_id`;
   const idPrefix = isClient ? 'key_' : 'opk_';
   const events = isClient ? 'key' : 'operator_key';
-  const retire = sql(
-    `${owners}_keys_retire`,
-    `UPDATE ${table} SET revoked_at = expires_at WHERE ${ownerColumn} = $1 AND revoked_at IS NULL AND expires_at <= now()`,
-  );
+  const retire = sql(`
+     UPDATE ${table} SET revoked_at = expires_at WHERE ${ownerColumn} = $1 AND revoked_at IS NULL AND expires_at <= now()`);
   // The lowest free slot of two. If none is free this is slot 3, which a table constraint rejects.
-  const insert = sql(
-    `${owners}_keys_issue`,
-    `INSERT INTO ${table} (key_id, ${ownerColumn}, slot, digest, expires_at)
+  const insert = sql(`
+     INSERT INTO ${table} (key_id, ${ownerColumn}, slot, digest, expires_at)
      SELECT $1, $2, (SELECT min(slot) FROM generate_series(1, 3) AS slot
               WHERE slot NOT IN (SELECT k.slot FROM ${table} k WHERE k.${ownerColumn} = $2 AND k.revoked_at IS NULL)),
             $3::bytea, now() + $4::int * interval '1 day'
-     RETURNING key_id, expires_at`,
-  );
-  const revoke = sql(
-    `${owners}_keys_revoke`,
-    `UPDATE ${table} SET revoked_at = now() WHERE ${ownerColumn} = $1 AND key_id = $2 AND revoked_at IS NULL RETURNING 1`,
-  );
-  const known = sql(
-    `${owners}_keys_known`,
-    `SELECT 1 FROM ${table} WHERE ${ownerColumn} = $1 AND key_id = $2`,
-  );
-  const use = sql(
-    `${owners}_keys_used`,
-    `UPDATE ${table} SET last_used_at = now() WHERE key_id = $1`,
-  );
+     RETURNING key_id, expires_at`);
+  const revoke = sql(`
+     UPDATE ${table} SET revoked_at = now() WHERE ${ownerColumn} = $1 AND key_id = $2 AND revoked_at IS NULL RETURNING 1`);
+  const known = sql(`SELECT 1 FROM ${table} WHERE ${ownerColumn} = $1 AND key_id = $2`);
+  const use = sql(`UPDATE ${table} SET last_used_at = now() WHERE key_id = $1`);
   const idPattern = new RegExp(`^${idPrefix}[0-9a-f]{16}$`);
   const usedAt = new Map<string, number>();
   const noted = (tx: Transaction, act: string, { id, actor, partner_id }: KeyOwner, said: object) =>
