@@ -170,22 +170,18 @@ async function findOwedFaults(
     ...(await on.query<Part>(unremittedStatement, [batches.map((one) => one.platform_batch_id)])),
     ...(await on.query<Part>(unsentStatement)),
   ];
-  const billers = new Map<string, { owed: number; made: number }>();
-  const add = (
-    one: Omit<Part, 'cents'>,
-    sums: { readonly owed?: number; readonly made?: number },
-  ): void => {
-    const biller = `${one.biller_id} of ${one.partner_id}`;
-    const { owed, made } = billers.get(biller) ?? { owed: 0, made: 0 };
-    billers.set(biller, { owed: owed + (sums.owed ?? 0), made: made + (sums.made ?? 0) });
+  const left = new Map<string, number>();
+  const add = ({ partner_id, biller_id }: Omit<Part, 'cents'>, cents: number): void => {
+    const biller = `${biller_id} of ${partner_id}`;
+    left.set(biller, (left.get(biller) ?? 0) + cents);
   };
-  for (const one of balances) add(one, { owed: one.owed });
-  for (const one of parts) add(one, { made: one.cents });
-  return [...billers]
-    .filter(([, { owed, made }]) => owed !== made)
+  for (const one of balances) add(one, one.owed);
+  for (const one of parts) add(one, -one.cents);
+  return [...left]
+    .filter(([, cents]) => cents !== 0)
     .map(
-      ([biller, { owed, made }]) =>
-        `biller ${biller}: the book owes it ${formatCents(owed)}, and what is still to be remitted is ${formatCents(made)}`,
+      ([biller, cents]) =>
+        `biller ${biller}: the book owes it ${formatCents(cents)} more than what is still to be remitted`,
     );
 }
 

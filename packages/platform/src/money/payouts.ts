@@ -3,7 +3,7 @@
  *
  * holds: bank accounts are sealed in the database; operators see the last four digits.
  */
-import { Refusal, type Payout, type PayoutView } from '@duebridge/contract';
+import { invalidField, type Payout, type PayoutView } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import type { Sealer } from '../partners/seal.ts';
 import type { Partner } from '../partners/registry.ts';
@@ -50,15 +50,14 @@ export async function setPayout(
   actor: string,
 ): Promise<PayoutView> {
   const biller_id = payout.biller_id ?? partner.biller_id;
-  const problem = (path: string, problem: string): Refusal =>
-    new Refusal('INVALID_REQUEST', { details: [{ path: `body.${path}`, problem }] });
-  if (biller_id === null) throw problem('biller_id', 'is required for an aggregator');
+  const path = 'body.biller_id';
+  if (biller_id === null) throw invalidField(path, 'is required for an aggregator');
   if (partner.biller_id !== null && biller_id !== partner.biller_id) {
-    throw problem('biller_id', `is not ${partner.biller_id}, the biller of this partner`);
+    throw invalidField(path, `is not ${partner.biller_id}, the biller of this partner`);
   }
   const { partner_id } = partner;
   const { way } = payout;
-  const creditor = creditorIn(payout, problem);
+  const creditor = creditorIn(payout);
   const sealed = sealer.seal(JSON.stringify(creditor), placeOf(partner_id, biller_id));
   const { minimum_in_cents = null, held = null, bears_refunds = null } = payout;
   const set = [partner_id, biller_id, way, sealed, minimum_in_cents, held, bears_refunds];
@@ -102,19 +101,17 @@ function viewOf({ sealed: _sealed, ...stored }: StoredPayout, creditor: Creditor
 const lastOf = (creditor: Creditor): string =>
   ('stripe_account' in creditor ? creditor.stripe_account : creditor.account_number).slice(-4);
 
-/** The account that a payout names, of the kind that its way needs. Throws what `problem` makes. */
-function creditorIn(
-  { way, holder_name, routing_number, account_number, stripe_account }: Payout,
-  problem: (path: string, problem: string) => Refusal,
-): Creditor {
-  if (way === 'stripe') {
-    if (stripe_account === undefined) throw problem('stripe_account', 'is required for stripe');
-    return { holder_name, stripe_account };
-  }
-  if (routing_number === undefined) throw problem('routing_number', `is required for ${way}`);
-  if (account_number === undefined) throw problem('account_number', `is required for ${way}`);
-  if (!isRoutingNumber(routing_number)) {
-    throw problem('routing_number', 'is no routing number: its last digit does not fit the others');
-  }
-  return { holder_name, routing_number, account_number };
+/** The account that a payout names, of the kind that its way needs. Throws Refusal INVALID_REQUEST. */
+function creditorIn({ way, holder_name, ...given }: Payout): Creditor {
+  const needed = (name: 'stripe_account' | 'routing_number' | 'account_number'): string => {
+    const value = given[name];
+    if (value === undefined) throw invalidField(`body.${name}`, `is required for ${way}`);
+    return value;
+  };
+  if (way === 'stripe') return { holder_name, stripe_account: needed('stripe_account') };
+  const routing_number = needed('routing_number');
+  const account_number = needed('account_number');
+  if (isRoutingNumber(routing_number)) return { holder_name, routing_number, account_number };
+  const problem = 'is no routing number: its last digit does not fit the others';
+  throw invalidField('body.routing_number', problem);
 }
