@@ -175,17 +175,9 @@ test('a registration that would misdirect a secret or a payment is refused [PL14
 });
 
 test('headers that control the connection or have another meaning cannot carry a key [KY1 KY2]', () => {
-  for (const name of [
-    'content-length',
-    'Transfer-Encoding',
-    'COOKIE',
-    'x-forwarded-for',
-    'forwarded',
-    'prefer',
-    'a:b',
-    '',
-    'é',
-  ]) {
+  const denied =
+    'content-length Transfer-Encoding COOKIE x-forwarded-for forwarded prefer a:b é'.split(' ');
+  for (const name of ['', ...denied]) {
     assert.notEqual(headerProblem(name), undefined, name);
   }
   for (const name of ['x-api-key', 'Authorization', 'X-Biller-Key', 'apikey'])
@@ -265,41 +257,14 @@ test('a sealed secret opens only with its key, at its place, unaltered', () => {
 });
 
 test('addresses outside the public internet are recognised in every notation [PL14]', () => {
-  const local = [
-    '127.0.0.1',
-    '10.1.2.3',
-    '172.16.0.1',
-    '192.168.1.1',
-    '169.254.169.254',
-    '100.64.0.1',
-    '0.0.0.0',
-    '224.0.0.1',
-    '255.255.255.255',
-    '192.0.2.1',
-    '198.18.0.1',
-    '::1',
-    '::',
-    'fe80::1',
-    'fc00::1',
-    'fd00:ec2::254',
-    'ff02::1',
-    '::ffff:127.0.0.1',
-    '::ffff:8.8.8.8',
-    '64:ff9b::7f00:1',
-    '2002:7f00:1::',
-    '::7f00:1',
-    '2001:db8::1',
-    '2001::1',
+  const local =
+    '127.0.0.1 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255 192.0.2.1 198.18.0.1 ' +
+    '::1 :: fe80::1 fc00::1 fd00:ec2::254 ff02::1 ::ffff:127.0.0.1 ::ffff:8.8.8.8 64:ff9b::7f00:1 2002:7f00:1:: ::7f00:1 ' +
+    '2001:db8::1 2001::1 ' +
     // Outside the one prefix that is given out: unassigned, so whoever routes it is no partner.
-    '1::1',
-    '4000::1',
-    '64:ff9b:1::7f00:1',
-    'fec0::1',
-    '5f00::1',
-    'x',
-    '',
-  ];
-  for (const address of local) assert.equal(isPublicAddress(address), false, address);
+    '1::1 4000::1 64:ff9b:1::7f00:1 fec0::1 5f00::1 x';
+  for (const address of ['', ...local.split(' ')])
+    assert.equal(isPublicAddress(address), false, address);
   for (const address of [
     '8.8.8.8',
     '93.184.216.34',
