@@ -162,26 +162,20 @@ interface TokenRow {
   readonly seconds_left: number;
 }
 
-const issueStatement = sql(
-  'kit_issue_token',
-  `INSERT INTO duebridge_partner.access_token (token_sha256, client_id, secret_sha256, scope, expires_at)
-   VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int * interval '1 second')`,
-);
+const issueStatement = sql(`
+   INSERT INTO duebridge_partner.access_token (token_sha256, client_id, secret_sha256, scope, expires_at)
+   VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int * interval '1 second')`);
 
 // The version before revoked tokens.
-const findTokenStatement = sql(
-  'kit_find_token',
-  `SELECT token_sha256, client_id, secret_sha256, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
+const findTokenStatement = sql(`
+   SELECT token_sha256, client_id, secret_sha256, scope, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left
      FROM duebridge_partner.access_token
-    WHERE token_sha256 = ANY($1::bytea[]) AND revoked_at IS NULL AND expires_at > clock_timestamp()`,
-);
+    WHERE token_sha256 = ANY($1::bytea[]) AND revoked_at IS NULL AND expires_at > clock_timestamp()`);
 
 // Delete a few expired tokens with every token issued, which keeps the table as small as the set of live tokens.
-const forgetStatement = sql(
-  'kit_forget_tokens',
-  `DELETE FROM duebridge_partner.access_token WHERE token_sha256 IN (
-     SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`,
-);
+const forgetStatement = sql(`
+   DELETE FROM duebridge_partner.access_token WHERE token_sha256 IN (
+     SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`);
 
 function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
   const { database, clock } = dependencies;

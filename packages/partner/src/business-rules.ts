@@ -43,18 +43,15 @@ export async function refusals(
 
 // Of two equal payments in flight at two replicas one must see the other, so the check for duplicates holds this lock until it
 // commits. The keys are taken in sorted order to avoid deadlocks.
-const lockDebtsStatement = sql(
-  'kit_lock_debts',
-  `SELECT pg_advisory_xact_lock(key) FROM (
+const lockDebtsStatement = sql(`
+   SELECT pg_advisory_xact_lock(key) FROM (
      SELECT DISTINCT hashtextextended(debt, 0) AS key FROM unnest($1::text[]) AS debt ORDER BY key
-   ) AS keys`,
-);
+   ) AS keys`);
 
 // A payment is a duplicate if an equal one succeeded within the window, is being posted, or was there first. A failed or canceled
 // one moved no money and does not count.
-const duplicatesStatement = sql(
-  'kit_duplicates',
-  `SELECT asked.id AS platform_payment_id
+const duplicatesStatement = sql(`
+   SELECT asked.id AS platform_payment_id
      FROM unnest($1::text[], $2::float8[]) AS asked(id, seconds)
      JOIN duebridge_partner.payment AS mine ON mine.platform_payment_id = asked.id
     WHERE EXISTS (
@@ -68,8 +65,7 @@ const duplicatesStatement = sql(
               OR (other.status = 'processing'
                   AND (EXISTS (SELECT FROM duebridge_partner.payment_processing AS begun
                                 WHERE begun.platform_payment_id = other.platform_payment_id AND begun.claimed_at IS NOT NULL)
-                       OR (other.initiated_at, other.platform_payment_id) < (mine.initiated_at, mine.platform_payment_id)))))`,
-);
+                       OR (other.initiated_at, other.platform_payment_id) < (mine.initiated_at, mine.platform_payment_id)))))`);
 
 async function duplicates(
   tx: Transaction,

@@ -26,11 +26,9 @@ const renewStatement = sql(
     WHERE replica_id = $1 RETURNING replica_id`,
 );
 
-const beginStatement = sql(
-  'kit_begin_lease',
-  `INSERT INTO duebridge_partner.replica (replica_id, lease_until)
-   VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')`,
-);
+const beginStatement = sql(`
+   INSERT INTO duebridge_partner.replica (replica_id, lease_until)
+   VALUES ($1, clock_timestamp() + $2::float8 * interval '1 millisecond')`);
 
 const othersStatement = sql(
   'kit_other_leases',
@@ -38,18 +36,14 @@ const othersStatement = sql(
 );
 
 // Unless it was renewed at this very moment.
-const buryStatement = sql(
-  'kit_bury_replicas',
-  `DELETE FROM duebridge_partner.replica AS dead USING unnest($1::uuid[], $2::text[]) AS seen(id, value)
-    WHERE dead.replica_id = seen.id AND dead.lease_until = seen.value::timestamptz`,
-);
+const buryStatement = sql(`
+   DELETE FROM duebridge_partner.replica AS dead USING unnest($1::uuid[], $2::text[]) AS seen(id, value)
+    WHERE dead.replica_id = seen.id AND dead.lease_until = seen.value::timestamptz`);
 
 // Others must not touch what a call may still be doing before the lease has expired.
-const releaseStatement = sql(
-  'kit_release_lease',
-  `DELETE FROM duebridge_partner.replica WHERE replica_id = $1
-      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_processing WHERE claimed_by = $1)`,
-);
+const releaseStatement = sql(`
+   DELETE FROM duebridge_partner.replica WHERE replica_id = $1
+      AND NOT EXISTS (SELECT FROM duebridge_partner.payment_processing WHERE claimed_by = $1)`);
 
 interface OtherLease {
   readonly replica_id: string;

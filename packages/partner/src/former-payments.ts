@@ -54,13 +54,11 @@ const importStatement = sql(
 
 // Ids that exist here with other contents; times and reasons may be told in other words. A statement of its own, because the import does not
 // see a payment for which it waited.
-const differingStatement = sql(
-  'kit_differing_payments',
-  `SELECT platform_payment_id FROM ${former} JOIN duebridge_partner.payment AS known USING (platform_payment_id)
+const differingStatement = sql(`
+   SELECT platform_payment_id FROM ${former} JOIN duebridge_partner.payment AS known USING (platform_payment_id)
     WHERE (former.payment_id, batch, biller, account, former.status, cents)
        <> (known.payment_id, platform_batch_id, biller_id, account_id, known.status, amount_in_cents)
-    ORDER BY platform_payment_id`,
-);
+    ORDER BY platform_payment_id`);
 
 /**
  * Stores payments that ended on a former server, from a CSV file whose first line names the ten fields of a payment record, in any

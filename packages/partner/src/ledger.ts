@@ -36,10 +36,8 @@ interface AccountRow {
 const accountColumns = `biller_id, account_id, status, first_name, last_name, amount_due_in_cents, amount_as_of, due_date,
   min_amount_in_cents, max_amount_in_cents, updated_at`;
 
-const findAccountStatement = sql(
-  'kit_find_account',
-  `SELECT ${accountColumns} FROM duebridge_partner.account WHERE account_id = $2 AND biller_id = $1`,
-);
+const findAccountStatement = sql(`
+   SELECT ${accountColumns} FROM duebridge_partner.account WHERE account_id = $2 AND biller_id = $1`);
 
 /** The default ledger, in the kit's database. */
 export function ledger(database: Database): AccountsInTransaction {
@@ -82,16 +80,11 @@ const lockAccountsStatement = sql(
     ORDER BY account_id, biller_id FOR NO KEY UPDATE`,
 );
 
-const lockFreeAccountsStatement = sql(
-  'kit_lock_free_accounts',
-  `${lockAccountsStatement.text} SKIP LOCKED`,
-);
+const lockFreeAccountsStatement = sql(`${lockAccountsStatement.text} SKIP LOCKED`);
 
-const existingAccountsStatement = sql(
-  'kit_existing_accounts',
-  `SELECT biller_id, account_id FROM duebridge_partner.account
-    WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
-);
+const existingAccountsStatement = sql(`
+   SELECT biller_id, account_id FROM duebridge_partner.account
+    WHERE (account_id, biller_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`);
 
 function idsOf(accounts: readonly AccountPath[]): (string | null)[][] {
   return arraysOf(accounts, 'account_id', 'biller_id');
@@ -154,16 +147,14 @@ function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {
   return reason === undefined ? { outcome: 'posted' } : { outcome: 'failed', reason };
 }
 
-const payStatement = sql(
-  'kit_pay_accounts',
-  `UPDATE duebridge_partner.account
+const payStatement = sql(`
+   UPDATE duebridge_partner.account
       SET amount_due_in_cents = account.amount_due_in_cents - paid.amount_in_cents,
           updated_at = date_trunc('milliseconds', clock_timestamp())
      FROM (SELECT biller_id, account_id, sum(amount_in_cents)::bigint AS amount_in_cents
              FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(biller_id, account_id, amount_in_cents)
             GROUP BY biller_id, account_id) AS paid
-    WHERE account.account_id = paid.account_id AND account.biller_id = paid.biller_id`,
-);
+    WHERE account.account_id = paid.account_id AND account.biller_id = paid.biller_id`);
 
 // Import -------------------------------------------------------------------------------------------------------------------
 
@@ -183,21 +174,18 @@ export interface ImportResult {
 }
 
 // The sum of payments through the kit since a moment; null: since ever. Account by account, so that each is found by index.
-const paidStatement = sql(
-  'kit_paid_since',
-  `SELECT account_id, biller_id, amount_in_cents
+const paidStatement = sql(`
+   SELECT account_id, biller_id, amount_in_cents
      FROM unnest($1::text[], $2::text[]) AS asked(account_id, biller_id)
     CROSS JOIN LATERAL (
       SELECT sum(entry.amount_in_cents)::bigint AS amount_in_cents FROM duebridge_partner.movement AS entry
        WHERE entry.account_id = asked.account_id AND entry.biller_id = asked.biller_id AND entry.platform_payment_id IS NOT NULL
          AND entry.moved_at > coalesce($3::timestamptz, '-infinity')) AS paid
-    WHERE amount_in_cents IS NOT NULL`,
-);
+    WHERE amount_in_cents IS NOT NULL`);
 
 // One statement, so that no failure can leave a balance that disagrees with its entries.
-const putAccountsStatement = sql(
-  'kit_put_accounts',
-  `WITH given AS MATERIALIZED (
+const putAccountsStatement = sql(`
+   WITH given AS MATERIALIZED (
      SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::date[], $7::bigint[], $8::bigint[],
                           $9::timestamptz[], $10::bigint[])
                 AS g(biller_id, account_id, status, first_name, last_name, due_date, minimum, maximum, as_of, change)
@@ -212,8 +200,7 @@ const putAccountsStatement = sql(
       SET status = excluded.status, first_name = excluded.first_name, last_name = excluded.last_name,
           due_date = excluded.due_date, min_amount_in_cents = excluded.min_amount_in_cents,
           max_amount_in_cents = excluded.max_amount_in_cents, amount_as_of = excluded.amount_as_of,
-          amount_due_in_cents = account.amount_due_in_cents + excluded.amount_due_in_cents, updated_at = excluded.updated_at`,
-);
+          amount_due_in_cents = account.amount_due_in_cents + excluded.amount_due_in_cents, updated_at = excluded.updated_at`);
 
 /**
  * Creates and updates accounts in one transaction: all or nothing. The accounts must be distinct. A changed amount due is written

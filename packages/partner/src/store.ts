@@ -106,10 +106,8 @@ export async function findPayments(
   return new Map(rows.map((row) => [row.platform_payment_id, row]));
 }
 
-const endedStatement = sql(
-  'kit_find_ended',
-  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[]) AND status <> 'processing'`,
-);
+const endedStatement = sql(`
+   SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = ANY($1::text[]) AND status <> 'processing'`);
 
 /** Those of these payments that have ended. */
 export function findEnded(database: Database, ids: readonly string[]): Promise<PaymentRow[]> {
@@ -196,13 +194,11 @@ export function endPayments(
 }
 
 // A claim that another replica has made since stays.
-const postponeStatement = sql(
-  'kit_postpone_payments',
-  `UPDATE duebridge_partner.payment_processing AS begun
+const postponeStatement = sql(`
+   UPDATE duebridge_partner.payment_processing AS begun
       SET not_before = asked.until, claimed_by = CASE WHEN claimed_by = asked.frees THEN NULL ELSE claimed_by END
      FROM unnest($1::text[], $2::timestamptz[], $3::uuid[]) AS asked(id, until, frees)
-    WHERE begun.platform_payment_id = asked.id AND (begun.not_before IS DISTINCT FROM asked.until OR claimed_by = asked.frees)`,
-);
+    WHERE begun.platform_payment_id = asked.id AND (begun.not_before IS DISTINCT FROM asked.until OR claimed_by = asked.frees)`);
 
 /** What an account system put off. */
 export interface Postponed {
@@ -314,14 +310,12 @@ export const auditTables: AuditTables = {
 /** Maximum mismatches kept for one payment: a caller that repeats wrong requests forever must not fill the disk. */
 const MAX_MISMATCHES = 100;
 
-const auditStatement = sql(
-  'kit_audit',
-  `INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
+const auditStatement = sql(`
+   INSERT INTO duebridge_partner.payment_audit (platform_payment_id, actor, event, detail)
    SELECT id, actor, event, detail FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]) AS line(id, actor, event, detail)
     WHERE event <> 'mismatch'
        OR (SELECT count(*) FROM duebridge_partner.payment_audit AS kept
-            WHERE kept.platform_payment_id = id AND kept.event = 'mismatch') < $5`,
-);
+            WHERE kept.platform_payment_id = id AND kept.event = 'mismatch') < $5`);
 
 /** Appends to the audit; of the mismatches of one payment the first 100, of everything else all. */
 export async function writeAudit(

@@ -329,7 +329,6 @@ type Statements = ReturnType<typeof statementsOf>;
 
 /** The statements over one side's tables. */
 function statementsOf({ lines, seals, columns, archives }: AuditTables) {
-  const prefix = `${lines.split('.')[0]}_seal`;
   // An array of values as JSON is unambiguous, and PostgreSQL formats jsonb in only one way.
   const digest = `sha256(convert_to(jsonb_build_array(audit_id, ${utc('at')}, ${columns.join(', ')})::text, 'UTF8')) AS digest`;
   const line = `${digest}, ${utc('at')} AS at, audit_id::text AS audit_id`;
@@ -338,45 +337,30 @@ function statementsOf({ lines, seals, columns, archives }: AuditTables) {
     archived:
       archives === undefined
         ? undefined
-        : sql(`${prefix}_archived`, `SELECT ${utc('max(until)')} AS until FROM ${archives}`),
-    now: sql(
-      `${prefix}_now`,
-      `SELECT ${utc('clock_timestamp()')} AS now,
+        : sql(`SELECT ${utc('max(until)')} AS until FROM ${archives}`),
+    now: sql(`
+       SELECT ${utc('clock_timestamp()')} AS now,
               ARRAY(SELECT DISTINCT virtualtransaction FROM pg_catalog.pg_locks
                      WHERE locktype = 'relation' AND relation = '${lines}'::regclass AND mode = 'RowExclusiveLock'
-                       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())) AS writers`,
-    ),
-    last: sql(`${prefix}_last`, `SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
-    newest: sql(`${prefix}_newest`, `SELECT max(seal_no) AS seal_no FROM ${seals}`),
-    some: sql(
-      `${prefix}_some`,
-      `SELECT ${seal} FROM ${seals} WHERE seal_no > $1 ORDER BY seal_no LIMIT $2`,
-    ),
-    add: sql(
-      `${prefix}_add`,
-      `INSERT INTO ${seals} (seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (seal_no) DO NOTHING RETURNING 1`,
-    ),
-    overlapping: sql(
-      `${prefix}_overlapping`,
-      `SELECT digests FROM ${seals} WHERE to_at > $1 AND from_at < $2 AND seal_no <> $3`,
-    ),
+                       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())) AS writers`),
+    last: sql(`SELECT ${seal} FROM ${seals} ORDER BY seal_no DESC LIMIT 1`),
+    newest: sql(`SELECT max(seal_no) AS seal_no FROM ${seals}`),
+    some: sql(`SELECT ${seal} FROM ${seals} WHERE seal_no > $1 ORDER BY seal_no LIMIT $2`),
+    add: sql(`
+       INSERT INTO ${seals} (seal_no, from_at, to_at, sealed_at, lines, digests, previous, seal)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (seal_no) DO NOTHING RETURNING 1`),
+    overlapping: sql(`
+       SELECT digests FROM ${seals} WHERE to_at > $1 AND from_at < $2 AND seal_no <> $3`),
     // Lines with the same time are sealed together, so that a time can be the end of a stretch.
-    ready: sql(
-      `${prefix}_ready`,
-      `SELECT ${line} FROM (
+    ready: sql(`
+       SELECT ${line} FROM (
          SELECT * FROM ${lines} WHERE at > $1 AND at <= $2 ORDER BY at FETCH FIRST ${LINES_PER_SEAL} ROWS WITH TIES
-       ) AS ready ORDER BY ready.at, ready.audit_id`,
-    ),
-    within: sql(
-      `${prefix}_within`,
-      `SELECT ${line} FROM ${lines} AS line WHERE line.at > $1 AND line.at <= $2
-        ORDER BY line.at, line.audit_id LIMIT $3`,
-    ),
-    rest: sql(
-      `${prefix}_rest`,
-      `SELECT count(*) AS lines FROM (SELECT 1 FROM ${lines} WHERE at > $1 LIMIT ${MOST_UNSEALED}) AS unsealed`,
-    ),
+       ) AS ready ORDER BY ready.at, ready.audit_id`),
+    within: sql(`
+       SELECT ${line} FROM ${lines} AS line WHERE line.at > $1 AND line.at <= $2
+        ORDER BY line.at, line.audit_id LIMIT $3`),
+    rest: sql(`
+       SELECT count(*) AS lines FROM (SELECT 1 FROM ${lines} WHERE at > $1 LIMIT ${MOST_UNSEALED}) AS unsealed`),
   };
 }
 
