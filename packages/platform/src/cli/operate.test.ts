@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import test, { after } from 'node:test';
-import type { CaseView, PaymentPage } from '@duebridge/contract';
+import type { AuditPage, CaseView, DifferencePage, PaymentPage } from '@duebridge/contract';
 import { until } from '@duebridge/runtime/testing';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { runCommand } from './testing.ts';
@@ -13,11 +13,13 @@ const platform = await startTestPlatform({ after });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-const run = (words: readonly string[], key?: string): Promise<string> =>
-  runCommand(platform, words, key);
+/** Runs a command; one in a single text is split at spaces. */
+const run = (words: string | readonly string[], key?: string): Promise<string> =>
+  runCommand(platform, typeof words === 'string' ? words.split(' ') : words, key);
 
-async function json<T>(words: readonly string[], key?: string): Promise<T> {
-  return JSON.parse(await run([...words, '--json'], key)) as T;
+async function json<T>(words: string | readonly string[], key?: string): Promise<T> {
+  const given = typeof words === 'string' ? words.split(' ') : words;
+  return JSON.parse(await run([...given, '--json'], key)) as T;
 }
 
 async function pay(amount_in_cents: number, email: string): Promise<string> {
@@ -32,27 +34,13 @@ test('"I paid yesterday, account a1, $25" is answered with one command, and its 
   // At midnight two days.
   const from = today();
   const id = await pay(2_500, 'asks@example.com');
-  const wanted = [
-    'payment',
-    'find',
-    '--amount',
-    '25',
-    '--account',
-    'a1',
-    '--from',
-    from,
-    '--to',
-    today(),
-  ];
+  const wanted = `payment find --amount 25 --account a1 --from ${from} --to ${today()}`;
   assert.match(await run(wanted), new RegExp(id));
   assert.match(await run(['payment', 'find', '--email', 'ASKS@example.com']), new RegExp(id));
   const story = await run(['payment', 'show', id]);
   assert.match(story, /^put .* 200 +succeeded/m);
   assert.match(story, /payment_ended/);
-  for (const words of [
-    ['payments', '--amount', '25.5'],
-    ['payments', '--from', 'yesterday'],
-  ]) {
+  for (const words of ['payments --amount 25.5', 'payments --from yesterday']) {
     await assert.rejects(run(words), { exitCode: 3 });
   }
 });
@@ -109,13 +97,11 @@ test('what waits is listed, paused, has a case and is resumed', async () => {
   for (const status of ['paused', 'case', 'needs_human']) {
     assert.ok(!(await listed('--status', status)).includes(id), status);
   }
-  const { entries } = await json<{
-    entries: { actor: string; event: string; detail: { reason?: string } }[];
-  }>(['audit', '--payment', id]);
+  const { entries } = await json<AuditPage>(`audit --payment ${id}`);
   assert.deepEqual(
     entries
       .filter(({ actor }) => actor === 'nils')
-      .map(({ event, detail }) => [event, detail.reason]),
+      .map(({ event, detail }) => [event, detail['reason']]),
     [
       ['payment_resumed', 'they are done'],
       ['case_answered', 'answered'],
@@ -152,25 +138,14 @@ test('a partner is tested, paused with a reason, resumed and changed, and the au
   );
   await run(['partner', 'resume', 'water', '--reason', 'they are done']);
   await run(['partner', 'change', 'water', '--name', 'Springfield Water Co']);
-  const { entries } = await json<{ entries: { event: string; detail: { reason?: string } }[] }>([
-    'audit',
-    '--partner',
-    'water',
-    '--event',
-    'partner_changed',
-  ]);
+  const { entries } = await json<AuditPage>('audit --partner water --event partner_changed');
   assert.deepEqual(
-    entries.map(({ detail }) => detail.reason ?? '-'),
+    entries.map(({ detail }) => detail['reason'] ?? '-'),
     ['-', 'they are done', 'they migrate'],
   );
-  const first = await json<{ next_cursor: string }>(['audit', '--limit', '1']);
-  const second = await json<{ entries: object[] }>([
-    'audit',
-    '--limit',
-    '1',
-    '--cursor',
-    first.next_cursor,
-  ]);
+  const first = await json<{ next_cursor: string }>('audit --limit 1');
+  const next = `audit --limit 1 --cursor ${first.next_cursor}`;
+  const second = await json<{ entries: object[] }>(next);
   assert.equal(second.entries.length, 1);
 });
 
@@ -242,11 +217,7 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   // Made beside the other, so that both are of one batch at midnight too: the batch cannot be closed before it ends.
   await platform.pay(credentials, 'a3', 'open@example.com', 300);
   const id = await pay(2_800, 'recon@example.com');
-  const { payments } = await json<{ payments: { platform_batch_id: string }[] }>([
-    'payments',
-    '--id',
-    id,
-  ]);
+  const { payments } = await json<PaymentPage>(`payments --id ${id}`);
   const batch = payments[0]?.platform_batch_id ?? '';
   const exported = (await run(['export', '--format', 'jsonl', '--id', batch]))
     .trim()
@@ -258,27 +229,18 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   });
   const foreign = Array.from({ length: 100 }, (_, n) => `foreign-${n},succeeded,100`);
   const file = path.join(platform.dataDirectory, 'export.csv');
-  await writeFile(
-    file,
-    ['platform_payment_id,status,amount_in_cents', ...ours, ...foreign].join('\r\n'),
-  );
+  const head = 'platform_payment_id,status,amount_in_cents';
+  await writeFile(file, [head, ...ours, ...foreign].join('\r\n'));
   await assert.rejects(run(['reconcile', batch, '--csv', file]), /101 differences/);
   await writeFile(file, ours.join('\n'));
   await assert.rejects(run(['reconcile', batch, '--csv', file]), {
     exitCode: 1,
     message: /1 difference/,
   });
-  const { differences } = await json<{ differences: { difference_id: string; kind: string }[] }>([
-    'differences',
-    '--batch',
-    batch,
-  ]);
-  assert.deepEqual(
-    differences.map(({ kind }) => kind),
-    ['amount'],
-  );
-  const [one] = differences;
+  const { differences } = await json<DifferencePage>(`differences --batch ${batch}`);
+  const [one, ...others] = differences;
   assert.ok(one);
+  assert.deepEqual([one.kind, others], ['amount', []]);
   await run(['resolve', one.difference_id, '--reason', 'they corrected their record']);
   await assert.rejects(run(['resolve', one.difference_id, '--reason', 'again']), /CONFLICT/);
   const resolved = await run(['differences', '--state', 'resolved', '--kind', 'amount']);
