@@ -7,9 +7,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { promisify } from 'node:util';
-import type { Command } from 'commander';
 import { until } from '@duebridge/runtime/testing';
-import { platformCommand } from '../packages/platform/src/main.ts';
+import { outcomeOf } from '../packages/platform/src/cli/testing.ts';
 import { openCase } from '../packages/platform/src/store/cases.ts';
 import { startWorkingDay } from './browser/console-rig.ts';
 
@@ -86,24 +85,11 @@ async function run(
   );
   assert.equal(words[0], 'duebridge');
   assert.equal(words[1], 'platform');
-  let said = '';
-  const command = platformCommand({
-    env: { DUEBRIDGE_ADMIN_URL: work.platform.adminUrl, DUEBRIDGE_ADMIN_KEY: work.keys.ada },
-    stdin: (async function* () {})(),
-    write: (text) => void (said += text),
-  });
-  const quiet = (one: Command): void => {
-    one.exitOverride().configureOutput({ writeErr: (text) => void (said += text) });
-    one.commands.forEach(quiet);
-  };
-  quiet(command);
-  try {
-    await command.parseAsync(words.slice(2), { from: 'user' });
-    return { code: 0, said };
-  } catch (error) {
-    assert.ok(error instanceof Error && 'exitCode' in error, String(error));
-    return { code: Number(error.exitCode), said: said + error.message };
-  }
+  const env = { DUEBRIDGE_ADMIN_URL: work.platform.adminUrl, DUEBRIDGE_ADMIN_KEY: work.keys.ada };
+  const { out, said, error } = await outcomeOf(env, words.slice(2));
+  if (error === undefined) return { code: 0, said: out + said };
+  assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+  return { code: Number(error.exitCode), said: out + said + error.message };
 }
 
 test('every command of the runbook does what its section says', async () => {

@@ -6,11 +6,10 @@ import path from 'node:path';
 import test, { after } from 'node:test';
 import { columns } from '@duebridge/runtime/cli';
 import { served } from '@duebridge/runtime/testing';
-import type { Command } from 'commander';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { certificate } from '../test/certificates.ts';
 import { png } from '../test/png.ts';
-import { platformCommand } from './main.ts';
+import { outcomeOf } from './cli/testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -31,38 +30,12 @@ async function run(
   words: string,
   given: { env?: Record<string, string>; stdin?: string } = {},
 ): Promise<Outcome> {
-  let out = '';
-  let said = '';
-  const command = platformCommand({
-    env: { ...env, ...given.env },
-    stdin: (async function* () {
-      yield Buffer.from(given.stdin ?? '');
-    })(),
-    write: (text) => {
-      out += text;
-    },
-  });
-  const quiet = (one: Command): void => {
-    one.exitOverride().configureOutput({
-      writeOut: (text) => {
-        out += text;
-      },
-      writeErr: (text) => {
-        said += text;
-      },
-    });
-    one.commands.forEach(quiet);
-  };
-  quiet(command);
-  try {
-    await command.parseAsync(words.split(' '), { from: 'user' });
-    return { out, code: 0, said };
-  } catch (error) {
-    assert.ok(error instanceof Error && 'exitCode' in error, String(error));
-    const isUsage = error.constructor.name === 'CommanderError';
-    const code = isUsage ? (error.exitCode === 0 ? 0 : 3) : Number(error.exitCode);
-    return { out, code, said: said + error.message };
-  }
+  const { out, said, error } = await outcomeOf({ ...env, ...given.env }, words, given.stdin);
+  if (error === undefined) return { out, code: 0, said };
+  assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+  const isUsage = error.constructor.name === 'CommanderError';
+  const code = isUsage ? (error.exitCode === 0 ? 0 : 3) : Number(error.exitCode);
+  return { out, code, said: said + error.message };
 }
 
 /** What `--json` printed: one JSON value and nothing else. */

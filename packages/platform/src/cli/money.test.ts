@@ -6,44 +6,29 @@ import test, { after } from 'node:test';
 import type { BankFileView, MoneyBalances, MoneyCheck, RemittanceView } from '@duebridge/contract';
 import { until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { platformCommand } from '../main.ts';
+import { runCommand, type CommandWords } from './testing.ts';
 
 const page = readFileSync(join(import.meta.dirname, '../../../../docs/money.md'), 'utf8');
 assert.match(page, /# Where the money is/, 'docs/money.md');
 
 const partner = await startTestPartner({ after });
-const platform = await startTestPlatform(
-  {
-    after,
-  },
-  {
-    payer: {
-      name: 'Payments Inc',
-      routing_number: '011000015',
-      account_number: '123456789',
-      company_id: '1234567890',
-    },
-  },
-);
+const payer = {
+  name: 'Payments Inc',
+  routing_number: '011000015',
+  account_number: '123456789',
+  company_id: '1234567890',
+};
+const platform = await startTestPlatform({ after }, { payer });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-/** Runs a command of the page; `words` as a shell would split them. */
-async function run(words: readonly string[], key = platform.adminKey, stdin = ''): Promise<string> {
-  let out = '';
-  const command = platformCommand({
-    env: { DUEBRIDGE_ADMIN_URL: platform.adminUrl, DUEBRIDGE_ADMIN_KEY: key },
-    stdin: (async function* () {
-      yield stdin;
-    })(),
-    write: (text) => void (out += text),
-  });
-  await command.parseAsync([...words], { from: 'user' });
-  return out;
-}
+const run = (words: CommandWords, stdin?: string): Promise<string> =>
+  runCommand(platform, words, undefined, stdin);
 
-const json = async <T>(words: readonly string[], key?: string): Promise<T> =>
-  JSON.parse(await run([...words, '--json'], key)) as T;
+const json = async <T>(words: CommandWords): Promise<T> => {
+  const given = typeof words === 'string' ? words.split(' ') : words;
+  return JSON.parse(await run([...given, '--json'])) as T;
+};
 
 async function pay(amount_in_cents: number, email: string): Promise<string> {
   partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
@@ -72,29 +57,18 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
 });
 
 test('the batch becomes a remittance, a file of the bank, and a statement', async (t) => {
-  const payout = ['money', 'payout', '--partner', 'water'];
+  const payout = 'money payout --partner water';
   const account = ['--holder', 'Water Works', '--routing', '021000021', '--account', '-'];
   const refused = (routing: string, number: string, words: RegExp) =>
     assert.rejects(
-      run([
-        ...payout,
-        '--way',
-        'pain001',
-        '--holder',
-        'W',
-        '--routing',
-        routing,
-        '--account',
-        number,
-      ]),
+      run(`${payout} --way pain001 --holder W --routing ${routing} --account ${number}`),
       words,
     );
   await refused('021000022', '1234567', /routing_number/);
   await refused('0210000210', '1234567', /routing_number must be nine digits/);
   await refused('021000021', '123', /account_number must be 4 to 17 digits/);
   const set = await run(
-    [...payout, '--way', 'pain001', ...account],
-    platform.adminKey,
+    [...payout.split(' '), '--way', 'pain001', ...account],
     '12345678901234567\n',
   );
   assert.match(set, /water .*pain001 +Water Works +…4567 +\$0\.01 +no/);

@@ -6,18 +6,17 @@ import test, { after } from 'node:test';
 import type { AuditPage, CaseView, DifferencePage, PaymentPage } from '@duebridge/contract';
 import { until } from '@duebridge/runtime/testing';
 import { bearer, startTestPartner, startTestPlatform } from '../checkout/testing.ts';
-import { runCommand } from './testing.ts';
+import { runCommand, type CommandWords } from './testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
 await platform.register(partner, { partner_id: 'water' });
 const credentials = await platform.credentials('water');
 
-/** Runs a command; one in a single text is split at spaces. */
-const run = (words: string | readonly string[], key?: string): Promise<string> =>
-  runCommand(platform, typeof words === 'string' ? words.split(' ') : words, key);
+const run = (words: CommandWords, key?: string): Promise<string> =>
+  runCommand(platform, words, key);
 
-async function json<T>(words: string | readonly string[], key?: string): Promise<T> {
+async function json<T>(words: CommandWords, key?: string): Promise<T> {
   const given = typeof words === 'string' ? words.split(' ') : words;
   return JSON.parse(await run([...given, '--json'], key)) as T;
 }
