@@ -22,10 +22,7 @@ const renewStatement = sql(
   RETURNING heartbeat_at`,
 );
 
-const removeStatement = sql(
-  'worker_remove',
-  'DELETE FROM duebridge_platform.workers WHERE worker_id = $1',
-);
+const removeStatement = sql(`DELETE FROM duebridge_platform.workers WHERE worker_id = $1`);
 
 const forgetStatement = sql(
   'worker_forget',

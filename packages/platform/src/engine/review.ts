@@ -82,11 +82,9 @@ function contradicts(found: PollOutcome, { outcome }: CloseByWord): boolean {
   return found.kind === 'processing' || (found.kind === 'incomplete' && outcome !== 'succeeded');
 }
 
-const pausedStatement = sql(
-  'payment_paused_for',
-  `SELECT (extract(epoch FROM clock_timestamp() - max(a.at)) * 1000)::bigint AS ms
-     FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`,
-);
+const pausedStatement = sql(`
+   SELECT (extract(epoch FROM clock_timestamp() - max(a.at)) * 1000)::bigint AS ms
+     FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`);
 
 /** Throws unless a PUT of the paused payment may have left, perhaps before the database lost it, and none can be under way. */
 async function assertSilent(

@@ -72,23 +72,17 @@ function targetsOf(
   return new Map(byOwned.map((worker, rank) => [worker, even + (rank < extra ? 1 : 0)]));
 }
 
-const viewStatement = sql(
-  'slot_view',
-  `SELECT s.worker_id, array_agg(s.slot) AS slots FROM duebridge_platform.slots s GROUP BY s.worker_id`,
-);
+const viewStatement = sql(`
+   SELECT s.worker_id, array_agg(s.slot) AS slots FROM duebridge_platform.slots s GROUP BY s.worker_id`);
 
-const workersStatement = sql(
-  'slot_workers',
-  `SELECT w.worker_id, coalesce(w.round_at > now() - $1 * interval '1 millisecond', false) AS active
+const workersStatement = sql(`
+   SELECT w.worker_id, coalesce(w.round_at > now() - $1 * interval '1 millisecond', false) AS active
      FROM duebridge_platform.workers w
     WHERE w.heartbeat_at > now() - $1 * interval '1 millisecond'
-      AND w.heartbeat_at <= now() + $1 * interval '1 millisecond'`,
-);
+      AND w.heartbeat_at <= now() + $1 * interval '1 millisecond'`);
 
-const roundStatement = sql(
-  'slot_round',
-  `UPDATE duebridge_platform.workers SET round_at = now() WHERE worker_id = $1`,
-);
+const roundStatement = sql(`
+   UPDATE duebridge_platform.workers SET round_at = now() WHERE worker_id = $1`);
 
 /** Records that this worker reads the slots, and reads them. */
 export async function readSlots(
@@ -137,11 +131,9 @@ export async function takeSlots(
   return rows.map((row) => row.slot);
 }
 
-const giveStatement = sql(
-  'slot_give',
-  `UPDATE duebridge_platform.slots SET worker_id = NULL
-    WHERE worker_id = $1 AND ($2::smallint[] IS NULL OR slot = ANY($2))`,
-);
+const giveStatement = sql(`
+   UPDATE duebridge_platform.slots SET worker_id = NULL
+    WHERE worker_id = $1 AND ($2::smallint[] IS NULL OR slot = ANY($2))`);
 
 /**
  * Releases slots of a worker, all of them without `slots`, which every worker may then take. The cost does not depend on the payments in
@@ -155,11 +147,9 @@ export async function giveSlots(
   await on.query(giveStatement, [worker_id, slots]);
 }
 
-const idsStatement = sql(
-  'slot_ids',
-  `SELECT array_agg(p.platform_payment_id ORDER BY p.platform_payment_id COLLATE "C") AS ids FROM duebridge_platform.payments p
-    WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`,
-);
+const idsStatement = sql(`
+   SELECT array_agg(p.platform_payment_id ORDER BY p.platform_payment_id COLLATE "C") AS ids FROM duebridge_platform.payments p
+    WHERE p.slot = ANY($1::smallint[]) AND p.settled_at IS NULL GROUP BY p.slot`);
 
 /** The payments in flight of these slots, those of each the oldest first. */
 export async function idsInSlots(on: Queryable, slots: readonly number[]): Promise<string[]> {
@@ -170,11 +160,9 @@ export async function idsInSlots(on: Queryable, slots: readonly number[]): Promi
 /** Payments read by one statement at most: little enough that most of a page is garbage before V8 moves it to the old generation. */
 export const PAGE = 500;
 
-const arrivedStatement = sql(
-  'slot_arrived',
-  `SELECT p.platform_payment_id FROM duebridge_platform.payments p
-    WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL LIMIT $1`,
-);
+const arrivedStatement = sql(`
+   SELECT p.platform_payment_id FROM duebridge_platform.payments p
+    WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL LIMIT $1`);
 
 const placeStatement = sql(
   'slot_place',

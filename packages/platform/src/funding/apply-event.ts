@@ -10,17 +10,14 @@ import type { Queryable } from '../store/payments.ts';
 import type { EventMoney, ProcessorEvent } from './adapter.ts';
 
 /** Neither a refund nor a settlement may begin in between: the next statements decide by what they read. */
-const lockStatement = sql(
-  'funds_event_lock',
-  'SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE',
-);
+const lockStatement = sql(`
+   SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`);
 /**
  * A payment that failed or was canceled must not keep funds, whatever the
  * row said about them: `taken` then begins a release.
  */
-const applyStatement = sql(
-  'funds_apply_event',
-  `WITH p AS (
+const applyStatement = sql(`
+   WITH p AS (
      SELECT p.platform_payment_id, p.partner_id, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled, f.state
        FROM duebridge_platform.payments p JOIN duebridge_platform.funds f USING (platform_payment_id)
       WHERE p.platform_payment_id = $3 AND f.adapter = $1
@@ -44,12 +41,10 @@ const applyStatement = sql(
    )
    SELECT p.amount_in_cents, p.state = 'captured' AS is_taken,
           CASE WHEN p.status = 'processing' THEN 'open' WHEN p.status <> 'succeeded' THEN 'failed' WHEN p.is_settled THEN 'owed' ELSE 'settling' END AS end
-     FROM p, fresh`,
-);
+     FROM p, fresh`);
 /** The bank takes back what was taken early, before the payment has ended. */
-const returnedEarlyStatement = sql(
-  'funds_returned_early',
-  `WITH f AS (
+const returnedEarlyStatement = sql(`
+   WITH f AS (
      UPDATE duebridge_platform.funds SET state = 'uncollected' WHERE platform_payment_id = $1 AND state = 'captured' RETURNING platform_payment_id
    )
    ${booking({
@@ -59,8 +54,7 @@ const returnedEarlyStatement = sql(
      at: '$2::timestamptz',
      from: 'duebridge_platform.payments p JOIN f USING (platform_payment_id)',
      where: KNOWN_TO_BILLER,
-   })}`,
-);
+   })}`);
 
 /** The payment of an event, as it is when the event is applied. */
 interface Met {

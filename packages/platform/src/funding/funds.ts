@@ -103,43 +103,29 @@ interface FundsRow {
 const COLUMNS =
   'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
 
-const keepStatement = sql(
-  'funds_keep',
-  `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference, customer) VALUES ($1, $2, $3, $4, $5)
-   ON CONFLICT (platform_payment_id) DO NOTHING`,
-);
-const findStatement = sql(
-  'funds_find',
-  `SELECT ${COLUMNS} FROM duebridge_platform.funds WHERE platform_payment_id = ANY($1)`,
-);
-const referStatement = sql(
-  'funds_refer',
-  `UPDATE duebridge_platform.funds AS f SET reference = u.reference FROM unnest($1::text[], $2::text[]) AS u (id, reference)
-    WHERE f.platform_payment_id = u.id AND f.state = 'new' AND f.reference IS NULL RETURNING f.platform_payment_id`,
-);
-const actStatement = sql(
-  'funds_act',
-  `UPDATE duebridge_platform.funds 
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference, customer) VALUES ($1, $2, $3, $4, $5)
+   ON CONFLICT (platform_payment_id) DO NOTHING`);
+const findStatement = sql(`
+   SELECT ${COLUMNS} FROM duebridge_platform.funds WHERE platform_payment_id = ANY($1)`);
+const referStatement = sql(`
+   UPDATE duebridge_platform.funds AS f SET reference = u.reference FROM unnest($1::text[], $2::text[]) AS u (id, reference)
+    WHERE f.platform_payment_id = u.id AND f.state = 'new' AND f.reference IS NULL RETURNING f.platform_payment_id`);
+const actStatement = sql(`
+   UPDATE duebridge_platform.funds 
       SET state = CASE WHEN $2::text IS NULL THEN state ELSE 'acting' END, action = coalesce($2, action),
           act_by = coalesce(act_by, $3::timestamptz), asked_at = $4::timestamptz
-    WHERE platform_payment_id = $1 AND state IN ('new', 'acting') RETURNING 1`,
-);
-const declineStatement = sql(
-  'funds_decline',
-  `UPDATE duebridge_platform.funds SET state = 'declined', action = NULL, reason = $2
-    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'declined') RETURNING 1`,
-);
+    WHERE platform_payment_id = $1 AND state IN ('new', 'acting') RETURNING 1`);
+const declineStatement = sql(`
+   UPDATE duebridge_platform.funds SET state = 'declined', action = NULL, reason = $2
+    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'declined') RETURNING 1`);
 /** From here on no authorization is reported any more. */
-const releaseStatement = sql(
-  'funds_release',
-  `UPDATE duebridge_platform.funds SET state = 'releasing', action = NULL
-    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'captured', 'declined', 'releasing') RETURNING 1`,
-);
+const releaseStatement = sql(`
+   UPDATE duebridge_platform.funds SET state = 'releasing', action = NULL
+    WHERE platform_payment_id = $1 AND state IN ('new', 'acting', 'authorized', 'captured', 'declined', 'releasing') RETURNING 1`);
 /** They were captured before their payment ended (sweep.ts). */
-const takenEarlyStatement = sql(
-  'funds_taken_early',
-  `SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`,
-);
+const takenEarlyStatement = sql(`
+   SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`);
 /** A call that nobody aborts. */
 const NEVER_ABORTED: FundingCallOptions = { signal: new AbortController().signal };
 

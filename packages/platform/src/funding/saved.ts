@@ -16,46 +16,32 @@ const UNUSED_DAYS = 400;
 /** Customers that a sweep deletes at the processor; the rest waits for the next. */
 const MAX_FORGOTTEN = 50;
 
-const useStatement = sql(
-  'saved_use',
-  `UPDATE duebridge_platform.saved_customers SET used_at = now()
-    WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL RETURNING reference`,
-);
+const useStatement = sql(`
+   UPDATE duebridge_platform.saved_customers SET used_at = now()
+    WHERE flow_id = $1 AND adapter = $2 AND forgotten_at IS NULL RETURNING reference`);
 /**
  * Of two pages that open at once the first one keeps its own, and the other's is of no use to anybody. A person who was erased meanwhile
  * has no digest, and could not be found again: nothing is kept.
  */
-const keepStatement = sql(
-  'saved_keep',
-  `INSERT INTO duebridge_platform.saved_customers (flow_id, adapter, reference, email_digest)
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.saved_customers (flow_id, adapter, reference, email_digest)
    SELECT $1, $2, $3, c.email_digest FROM duebridge_platform.customers c WHERE c.customer_id = $4 AND c.email_digest IS NOT NULL
-   ON CONFLICT (flow_id, adapter) DO NOTHING`,
-);
-const eraseStatement = sql(
-  'saved_erase',
-  `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
-    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL RETURNING 1`,
-);
-const countStatement = sql(
-  'saved_count',
-  `SELECT count(*)::int AS accounts FROM duebridge_platform.saved_customers
-    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL`,
-);
-const unusedStatement = sql(
-  'saved_unused',
-  `UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
-    WHERE used_at < now() - interval '${UNUSED_DAYS} days' AND forgotten_at IS NULL`,
-);
+   ON CONFLICT (flow_id, adapter) DO NOTHING`);
+const eraseStatement = sql(`
+   UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
+    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL RETURNING 1`);
+const countStatement = sql(`
+   SELECT count(*)::int AS accounts FROM duebridge_platform.saved_customers
+    WHERE email_digest = ANY($1::bytea[]) AND forgotten_at IS NULL`);
+const unusedStatement = sql(`
+   UPDATE duebridge_platform.saved_customers SET forgotten_at = now()
+    WHERE used_at < now() - interval '${UNUSED_DAYS} days' AND forgotten_at IS NULL`);
 /** In any order: those that fail again and again keep no other waiting. */
-const forgottenStatement = sql(
-  'saved_forgotten',
-  `SELECT flow_id, adapter, reference FROM duebridge_platform.saved_customers
-    WHERE forgotten_at IS NOT NULL ORDER BY random() LIMIT ${MAX_FORGOTTEN}`,
-);
-const dropStatement = sql(
-  'saved_drop',
-  'DELETE FROM duebridge_platform.saved_customers WHERE flow_id = $1 AND adapter = $2',
-);
+const forgottenStatement = sql(`
+   SELECT flow_id, adapter, reference FROM duebridge_platform.saved_customers
+    WHERE forgotten_at IS NOT NULL ORDER BY random() LIMIT ${MAX_FORGOTTEN}`);
+const dropStatement = sql(`
+   DELETE FROM duebridge_platform.saved_customers WHERE flow_id = $1 AND adapter = $2`);
 
 /** Who is at the page: the person and the account, and the record of this visit. */
 export interface Saver {

@@ -27,32 +27,25 @@ const CALL_MS = 15_000;
 const PAUSE_MS = 10 * 60_000;
 
 const MAY_BE_CLAIMED = '(f.swept_at IS NULL OR f.swept_at < $1::timestamptz)';
-const expiringStatement = sql(
-  'funds_expiring',
-  `SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
+const expiringStatement = sql(`
+   SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
      FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
     WHERE f.state = 'authorized' AND f.expires_at < $2::timestamptz AND ${MAY_BE_CLAIMED}
       AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')
-    ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`,
-);
+    ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`);
 /** A release that the settlement of its payment will not make, because the settlement is over. */
-const owedStatement = sql(
-  'funds_owed',
-  `SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
+const owedStatement = sql(`
+   SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
      FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
     WHERE f.state = 'releasing' AND p.settled_at IS NOT NULL AND ${MAY_BE_CLAIMED}
-    ORDER BY f.platform_payment_id LIMIT ${SWEEP_ROWS}`,
-);
+    ORDER BY f.platform_payment_id LIMIT ${SWEEP_ROWS}`);
 // Apart from the search: a sharded database locks no rows of a join.
-const claimStatement = sql(
-  'funds_claim',
-  `UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz
-    WHERE f.platform_payment_id = ANY($3::text[]) AND ${MAY_BE_CLAIMED} RETURNING f.platform_payment_id`,
-);
+const claimStatement = sql(`
+   UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz
+    WHERE f.platform_payment_id = ANY($3::text[]) AND ${MAY_BE_CLAIMED} RETURNING f.platform_payment_id`);
 /** A payment that ended while its funds were taken early is settled by its worker, which books them: here nothing is written. */
-const endStatement = sql(
-  'funds_end',
-  `WITH open AS (
+const endStatement = sql(`
+   WITH open AS (
      SELECT p.platform_payment_id FROM duebridge_platform.payments p
       WHERE p.platform_payment_id = $1 AND ($4 <> 'authorized' OR p.status = 'processing') FOR NO KEY UPDATE
    ), f AS (
@@ -70,8 +63,7 @@ const endStatement = sql(
    )
    INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
    SELECT 'funding', $5, p.platform_payment_id, p.partner_id, $6::jsonb
-     FROM duebridge_platform.payments p JOIN f USING (platform_payment_id)`,
-);
+     FROM duebridge_platform.payments p JOIN f USING (platform_payment_id)`);
 
 type Act = (order: FundingOrder, call: FundingCallOptions) => Promise<SettledFunds | void>;
 

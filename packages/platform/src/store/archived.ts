@@ -8,10 +8,8 @@ import type { PaymentRow, Queryable } from './payments.ts';
 /** The names of the two files of a month, in its folder. */
 export const FILES = { payments: 'payments.zst', audit: 'audit.zst' } as const;
 
-const archivesStatement = sql(
-  'archives_since',
-  `SELECT folder, archived_at FROM duebridge_platform.archives WHERE until_id > $1 ORDER BY until`,
-);
+const archivesStatement = sql(`
+   SELECT folder, archived_at FROM duebridge_platform.archives WHERE until_id > $1 ORDER BY until`);
 
 /** What the files have of a payment. Empty for one whose month is in the database. */
 export interface Archived {

@@ -29,22 +29,16 @@ export interface Ask {
 /** The deployment's own key is in no table, and never leaves. */
 const COUNTS = `a.asked_at > now() - interval '${ASK_DAYS} days' AND (a.asked_by = 'admin-key' OR EXISTS
   (SELECT 1 FROM duebridge_platform.operators o WHERE o.operator_id = a.asked_by AND o.role IN ('operator', 'admin') AND o.disabled_at IS NULL))`;
-const findStatement = sql(
-  'ask_find',
-  `SELECT a.act, a.version, a.asked_by FROM duebridge_platform.asks a WHERE a.subject = $1 AND ${COUNTS}`,
-);
-const keepStatement = sql(
-  'ask_keep',
-  `INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason) VALUES ($1, $2, $3, $4, $5)
+const findStatement = sql(`
+   SELECT a.act, a.version, a.asked_by FROM duebridge_platform.asks a WHERE a.subject = $1 AND ${COUNTS}`);
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.asks (subject, act, version, asked_by, reason) VALUES ($1, $2, $3, $4, $5)
    ON CONFLICT (subject) DO UPDATE SET act = excluded.act, version = excluded.version, asked_by = excluded.asked_by,
-     reason = excluded.reason, asked_at = excluded.asked_at`,
-);
-const dropStatement = sql('ask_drop', 'DELETE FROM duebridge_platform.asks WHERE subject = $1');
-const listStatement = sql(
-  'ask_list',
-  `SELECT a.subject, a.act, a.version, a.asked_by, a.reason, a.asked_at FROM duebridge_platform.asks a
-    WHERE ${COUNTS} AND ($1::text IS NULL OR a.subject = $1) ORDER BY a.asked_at LIMIT 1000`,
-);
+     reason = excluded.reason, asked_at = excluded.asked_at`);
+const dropStatement = sql(`DELETE FROM duebridge_platform.asks WHERE subject = $1`);
+const listStatement = sql(`
+   SELECT a.subject, a.act, a.version, a.asked_by, a.reason, a.asked_at FROM duebridge_platform.asks a
+    WHERE ${COUNTS} AND ($1::text IS NULL OR a.subject = $1) ORDER BY a.asked_at LIMIT 1000`);
 
 /**
  * Who asked for this before, so that it may be done now; undefined when nobody has, and then the ask is noted. The caller acts, and calls
@@ -87,12 +81,10 @@ const PAYMENT = 'payment/';
 const paymentOf = ({ subject }: AskView): string => subject.slice(PAYMENT.length);
 
 /** Since when payments stand as they do: the versions of asks about them. */
-const standsStatement = sql(
-  'ask_payments_stand',
-  `SELECT a.platform_payment_id, max(a.at)::text AS since FROM duebridge_platform.audit a
+const standsStatement = sql(`
+   SELECT a.platform_payment_id, max(a.at)::text AS since FROM duebridge_platform.audit a
     WHERE a.platform_payment_id = ANY($1::text[]) AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
-      'funds_settled_by_operator', 'refund_sending', 'refund_refused') GROUP BY 1`,
-);
+      'funds_settled_by_operator', 'refund_sending', 'refund_refused') GROUP BY 1`);
 
 async function versionsOf(on: Queryable, ids: readonly string[]): Promise<Map<string, string>> {
   type Stands = { readonly platform_payment_id: string; readonly since: string };

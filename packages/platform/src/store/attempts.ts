@@ -75,16 +75,12 @@ interface Kept {
   since: number;
 }
 
-const insertStatement = sql(
-  'attempts_insert',
-  `INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
-   SELECT r.id, r.at, r.entries FROM json_to_recordset($1::json) AS r (id text, at timestamptz, entries jsonb)`,
-);
-const selectStatement = sql(
-  'attempts_of',
-  `SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)
-    ORDER BY at DESC, part LIMIT ${MAX_READ}`,
-);
+const insertStatement = sql(`
+   INSERT INTO duebridge_platform.attempts (platform_payment_id, at, entries)
+   SELECT r.id, r.at, r.entries FROM json_to_recordset($1::json) AS r (id text, at timestamptz, entries jsonb)`);
+const selectStatement = sql(`
+   SELECT platform_payment_id, entries FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)
+    ORDER BY at DESC, part LIMIT ${MAX_READ}`);
 
 /** Opens the evidence. Call `flush` every second or two, and with `all` when stopping. */
 export function openAttempts(options: {
@@ -199,10 +195,7 @@ export async function keepAttempts(options: {
 /** Deletes the evidence of these payments, to erase a person's data. */
 export async function eraseAttempts(on: Queryable, ids: readonly string[]): Promise<void> {
   await on.query(
-    sql(
-      'attempts_erase',
-      'DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)',
-    ),
+    sql(`DELETE FROM duebridge_platform.attempts WHERE platform_payment_id = ANY($1)`),
     [ids],
   );
 }

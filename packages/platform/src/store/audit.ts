@@ -16,10 +16,8 @@ export const auditTables: AuditTables = {
   columns: ['actor', 'event', 'platform_payment_id', 'partner_id', 'detail'],
 };
 
-const noteStatement = sql(
-  'audit_note',
-  `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`,
-);
+const noteStatement = sql(`
+   INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail) VALUES ($1, $2, $3, $4, $5)`);
 
 /** Writes one line. `detail` must hold no personal data and no secret (PL15). */
 export async function note(
@@ -51,10 +49,8 @@ export async function auditOfPayment(
   archived?: Archived,
 ): Promise<AuditEntry[]> {
   const lines = await on.query<AuditEntry>(
-    sql(
-      'audit_of_payment',
-      `SELECT at, actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`,
-    ),
+    sql(`
+       SELECT at, actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`),
     [platform_payment_id],
   );
   const row = await findPayment(on, platform_payment_id);

@@ -71,25 +71,21 @@ const FOLLOWS = `booked AS (
                                                  'reason', $8::text)) FROM c
    )
    SELECT c.case_id FROM c`;
-const openStatement = sql(
-  'case_open',
-  `WITH c AS (
+const openStatement = sql(`
+   WITH c AS (
      INSERT INTO duebridge_platform.cases AS c (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code,
             amount_in_cents, state, note, opened_by, opened_at, deadline)
      SELECT $1, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, $10, $11::bigint, $12, $8, $7, $3::timestamptz, $13::timestamptz
        FROM duebridge_platform.payments p WHERE p.platform_payment_id = $9 AND ($11::bigint = 0 OR ${KNOWN_TO_BILLER})
      ON CONFLICT (platform_payment_id, case_id) DO NOTHING RETURNING c.*
-   ), ${FOLLOWS}`,
-);
-const moveStatement = sql(
-  'case_move',
-  `WITH c AS (
+   ), ${FOLLOWS}`);
+const moveStatement = sql(`
+   WITH c AS (
      UPDATE duebridge_platform.cases AS c
         SET state = $10, disposition = CASE WHEN $10 = 'ended' THEN $2 END, ended_at = CASE WHEN $10 = 'ended' THEN $3::timestamptz END,
             ended_by = CASE WHEN $10 = 'ended' THEN $7 END, outcome = $8
       WHERE c.case_id = $1 AND c.state = $9 RETURNING c.*
-   ), ${FOLLOWS}`,
-);
+   ), ${FOLLOWS}`);
 
 /** What each move gives to FOLLOWS. */
 function followed(case_id: string, move: Move, said: Said): unknown[] {
@@ -192,22 +188,16 @@ export function uncollectedCases(from: string, at: string, where: string): strin
 const COLUMNS = `c.case_id, c.platform_payment_id, c.partner_id, c.biller_id, c.reason_code, c.amount_in_cents, c.state, c.disposition,
   c.deadline, c.note, c.opened_by, c.opened_at, c.ended_by, c.ended_at, c.outcome`;
 /** The most urgent first: a deadline, then the oldest. */
-const listStatement = sql(
-  'case_list',
-  `SELECT ${COLUMNS} FROM duebridge_platform.cases c
+const listStatement = sql(`
+   SELECT ${COLUMNS} FROM duebridge_platform.cases c
     WHERE ($1::text IS NULL OR c.platform_payment_id = $1) AND ($2::text IS NULL OR c.reason_code = $2)
       AND CASE $3 WHEN 'all' THEN true WHEN 'unended' THEN c.state <> 'ended' ELSE c.state = $3 END
-    ORDER BY c.state = 'ended', c.deadline NULLS LAST, c.opened_at LIMIT 200`,
-);
-const findStatement = sql(
-  'case_find',
-  'SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.case_id = $1',
-);
+    ORDER BY c.state = 'ended', c.deadline NULLS LAST, c.opened_at LIMIT 200`);
+const findStatement = sql(`
+   SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.case_id = $1`);
 /** By its payment as well: a sharded database locks rows of one shard only. */
-const lockStatement = sql(
-  'case_lock',
-  `SELECT ${COLUMNS} FROM duebridge_platform.cases c WHERE c.platform_payment_id = $1 AND c.case_id = $2 FOR UPDATE`,
-);
+const lockStatement = sql(`
+   SELECT ${COLUMNS} FROM duebridge_platform.cases c WHERE c.platform_payment_id = $1 AND c.case_id = $2 FOR UPDATE`);
 
 /** Cases, at most 200; by default those that have not ended. */
 export function listCases(
@@ -223,21 +213,17 @@ export function listCases(
 
 /** Payments with a case that has not ended, which a search considers: the newest ones. More than this are read by nobody. */
 const MAX_PAYMENTS = 10_000;
-const paymentsStatement = sql(
-  'case_payments',
-  `SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.state <> 'ended' ORDER BY c.opened_at DESC LIMIT ${MAX_PAYMENTS}`,
-);
+const paymentsStatement = sql(`
+   SELECT c.platform_payment_id FROM duebridge_platform.cases c WHERE c.state <> 'ended' ORDER BY c.opened_at DESC LIMIT ${MAX_PAYMENTS}`);
 /** The ids of payments with a case. */
 export async function paymentsWithCases(on: Queryable): Promise<string[]> {
   const rows = await on.query<{ platform_payment_id: string }>(paymentsStatement);
   return rows.map((row) => row.platform_payment_id);
 }
 
-const ofStatement = sql(
-  'case_of',
-  `SELECT DISTINCT ON (c.platform_payment_id) c.platform_payment_id, c.case_id, c.reason_code, c.note, c.opened_by, c.opened_at
-     FROM duebridge_platform.cases c WHERE c.platform_payment_id = ANY($1) AND c.state <> 'ended' ORDER BY c.platform_payment_id, c.opened_at`,
-);
+const ofStatement = sql(`
+   SELECT DISTINCT ON (c.platform_payment_id) c.platform_payment_id, c.case_id, c.reason_code, c.note, c.opened_by, c.opened_at
+     FROM duebridge_platform.cases c WHERE c.platform_payment_id = ANY($1) AND c.state <> 'ended' ORDER BY c.platform_payment_id, c.opened_at`);
 /** A case as a list of payments shows it. */
 export type OpenCase = Pick<
   CaseView,
@@ -254,11 +240,9 @@ export async function casesOf(
 
 // Ending ----------------------------------------------------------------------------------------------------------------------
 
-const bearsStatement = sql(
-  'case_bears',
-  `SELECT 1 AS one FROM duebridge_platform.payouts o JOIN duebridge_platform.cases c USING (partner_id, biller_id)
-    WHERE c.case_id = $1 AND o.bears_refunds`,
-);
+const bearsStatement = sql(`
+   SELECT 1 AS one FROM duebridge_platform.payouts o JOIN duebridge_platform.cases c USING (partner_id, biller_id)
+    WHERE c.case_id = $1 AND o.bears_refunds`);
 
 /** Why a case cannot be ended in a way that does not fit it. */
 function whyNot({ state, disposition, amount_in_cents }: CaseView, isEarly: boolean): string {

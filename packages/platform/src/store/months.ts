@@ -6,7 +6,7 @@
  */
 import { sql, type Database } from '@duebridge/runtime';
 
-const makeStatement = sql('months_make', 'SELECT duebridge_platform.make_months() AS made');
+const makeStatement = sql(`SELECT duebridge_platform.make_months() AS made`);
 
 /** Makes the partitions of this month and the next three that are missing; gives their names. Any number of replicas may do so. */
 export async function makeMonths(database: Database): Promise<readonly string[]> {

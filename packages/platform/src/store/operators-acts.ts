@@ -73,11 +73,9 @@ export const pausePayment = operatorsAct('payment_pause', {
 /** Paused payments read at once; each is paused by a person. */
 const MAX_PAUSED = 10_000;
 
-const pausedStatement = sql(
-  'payment_paused_ids',
-  `SELECT p.platform_payment_id FROM duebridge_platform.payments p
-    WHERE p.slot = ${PAUSED} AND p.settled_at IS NULL LIMIT ${MAX_PAUSED}`,
-);
+const pausedStatement = sql(`
+   SELECT p.platform_payment_id FROM duebridge_platform.payments p
+    WHERE p.slot = ${PAUSED} AND p.settled_at IS NULL LIMIT ${MAX_PAUSED}`);
 
 /** The ids of paused payments. */
 export async function pausedPayments(on: Queryable): Promise<string[]> {
@@ -117,9 +115,8 @@ export interface ReviewAct {
   readonly approved_by?: string;
 }
 
-const closeReviewStatement = sql(
-  'payment_close_review',
-  `WITH p AS (
+const closeReviewStatement = sql(`
+   WITH p AS (
      UPDATE duebridge_platform.payments AS p
         SET status = $2, stage = 'ended', failure_reason = $3, review_reason = NULL, ended_by = 'operator',
             payment_id = coalesce(p.payment_id, $9), posted_at = $10::timestamptz, ended_at = now(), slot = ${ARRIVALS},
@@ -134,8 +131,7 @@ const closeReviewStatement = sql(
             jsonb_strip_nulls(jsonb_build_object('status', p.status, 'by', 'operator', 'review_reason', $4::text, 'reason', $6::text,
                                                  'approved_by', $7::text, 'evidence', $8::text)) FROM p
    )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
+   SELECT ${PAYMENT_COLUMNS} FROM p`);
 
 /**
  * Ends a payment that nobody drives as an operator says; any worker then captures or releases the funds. Only engine/review.ts calls it,
@@ -158,9 +154,8 @@ export async function endByOperator(
   return row;
 }
 
-const settleByWordStatement = sql(
-  'payment_settle_by_word',
-  `WITH p AS (
+const settleByWordStatement = sql(`
+   WITH p AS (
      UPDATE duebridge_platform.payments AS p SET settled_at = coalesce(p.settled_at, $8::timestamptz)
       WHERE p.platform_payment_id = $1 AND p.status <> 'processing'
         AND (p.status = 'succeeded') = ($2 IN ('captured', 'borne'))
@@ -184,21 +179,14 @@ const settleByWordStatement = sql(
        where: `$9 IS NOT NULL AND ${KNOWN_TO_BILLER}`,
      })}
    )
-   SELECT ${PAYMENT_COLUMNS} FROM p`,
-);
-const lockStatement = sql(
-  'payment_lock',
-  'SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE',
-);
-const openFundsStatement = sql(
-  'funds_left_open',
-  `SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
-    WHERE f.platform_payment_id = $1 AND f.state = 'releasing'`,
-);
-const bookedStatement = sql(
-  'funds_booked',
-  `SELECT t.act FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act IN ('settled', 'taken_early', 'word')`,
-);
+   SELECT ${PAYMENT_COLUMNS} FROM p`);
+const lockStatement = sql(`
+   SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`);
+const openFundsStatement = sql(`
+   SELECT count(*) > 0 AS is_open, now() AS at FROM duebridge_platform.funds f
+    WHERE f.platform_payment_id = $1 AND f.state = 'releasing'`);
+const bookedStatement = sql(`
+   SELECT t.act FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act IN ('settled', 'taken_early', 'word')`);
 
 /**
  * Ends the matter of the funds of an ended payment on an operator's word, when its capture or its release fails for good; what could not be

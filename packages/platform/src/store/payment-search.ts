@@ -185,15 +185,13 @@ async function conditionOfId(
   partner_id: string | undefined,
 ): Promise<[condition: string, value: unknown] | undefined> {
   const [row] = await on.query<{ kind: string }>(
-    sql(
-      'payment_id_kind',
-      `SELECT CASE
+    sql(`
+       SELECT CASE
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 AND ${OF_PARTNER}) THEN 'payment'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.payments p WHERE p.platform_batch_id = $1 AND ${OF_PARTNER}) THEN 'batch'
          WHEN EXISTS (SELECT 1 FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
                        WHERE f.reference <> f.platform_payment_id AND f.reference = $1 AND ${OF_PARTNER}) THEN 'funding'
-         ELSE 'partner' END AS kind`,
-    ),
+         ELSE 'partner' END AS kind`),
     [id, partner_id ?? null],
   );
   switch (row?.kind) {
@@ -208,14 +206,12 @@ async function conditionOfId(
       ];
     default: {
       const rows = await on.query<{ platform_payment_id: string }>(
-        sql(
-          'payment_by_partner_id',
-          `SELECT a.platform_payment_id FROM duebridge_platform.audit a
+        sql(`
+           SELECT a.platform_payment_id FROM duebridge_platform.audit a
             WHERE a.event = 'payment_ended' AND a.detail ->> 'payment_id' IS NOT NULL AND a.detail ->> 'payment_id' = $1
               AND ($2::text IS NULL OR a.partner_id = $2)
            UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
-            WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`,
-        ),
+            WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`),
         [id, partner_id ?? null],
       );
       const ids = rows.map((found) => found.platform_payment_id);
@@ -230,19 +226,15 @@ export async function paymentsOfPerson(
   email_digests: readonly Buffer[],
 ): Promise<string[]> {
   const customers = await on.query<{ customer_id: string }>(
-    sql(
-      'customers_of_person',
-      'SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[])',
-    ),
+    sql(`
+       SELECT customer_id FROM duebridge_platform.customers WHERE email_digest = ANY($1::bytea[])`),
     [email_digests],
   );
   if (customers.length === 0) return [];
   const rows = await on.query<{ platform_payment_id: string }>(
-    sql(
-      'payments_of_customers',
-      `SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp
-        WHERE fp.customer_id = ANY($1::uuid[]) ORDER BY fp.platform_payment_id DESC LIMIT ${MAX_IDS}`,
-    ),
+    sql(`
+       SELECT fp.platform_payment_id FROM duebridge_platform.flow_payments fp
+        WHERE fp.customer_id = ANY($1::uuid[]) ORDER BY fp.platform_payment_id DESC LIMIT ${MAX_IDS}`),
     [customers.map((row) => row.customer_id)],
   );
   return rows.map((row) => row.platform_payment_id);
