@@ -126,10 +126,11 @@ test('an operator’s word and a worker’s settlement, or two words, at the sam
     assert.deepEqual(await settlePayments(tx, writer(ME), [{ platform_payment_id: id, settled }]), [
       true,
     ]);
-    said = word(id, 'captured');
+    // Awaited from the beginning: it may be refused before the transaction has returned.
+    said = assert.rejects(word(id, 'captured'), { code: 'CONFLICT' });
     await waiting(1);
   });
-  await assert.rejects(said ?? Promise.resolve(), { code: 'CONFLICT' });
+  await said;
   assert.deepEqual(await rowsOf(rig, id), ['settled uncollected owed 700']);
   // What could not be collected is a case from now on.
   const [one] = await listCases(database, { platform_payment_id: id });
