@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
-import { promisify } from 'node:util';
+import { inspect, promisify } from 'node:util';
 import { until } from '@duebridge/runtime/testing';
 import { outcomeOf } from '../packages/platform/src/cli/testing.ts';
 import { openCase } from '../packages/platform/src/store/cases.ts';
@@ -88,7 +88,7 @@ async function run(
   const env = { DUEBRIDGE_ADMIN_URL: work.platform.adminUrl, DUEBRIDGE_ADMIN_KEY: work.keys.ada };
   const { out, said, error } = await outcomeOf(env, words.slice(2));
   if (error === undefined) return { code: 0, said: out + said };
-  assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+  assert.ok(error instanceof Error && 'exitCode' in error, inspect(error));
   return { code: Number(error.exitCode), said: out + said + error.message };
 }
 

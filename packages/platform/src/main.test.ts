@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { after } from 'node:test';
+import { inspect } from 'node:util';
 import { columns } from '@duebridge/runtime/cli';
 import { served } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
@@ -32,7 +33,7 @@ async function run(
 ): Promise<Outcome> {
   const { out, said, error } = await outcomeOf({ ...env, ...given.env }, words, given.stdin);
   if (error === undefined) return { out, code: 0, said };
-  assert.ok(error instanceof Error && 'exitCode' in error, String(error));
+  assert.ok(error instanceof Error && 'exitCode' in error, inspect(error));
   const isUsage = error.constructor.name === 'CommanderError';
   const code = isUsage ? (error.exitCode === 0 ? 0 : 3) : Number(error.exitCode);
   return { out, code, said: said + error.message };
