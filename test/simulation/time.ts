@@ -1,5 +1,5 @@
 /**
- * Virtual time: one heap of wake-ups for all processes of a simulated world, and a process's own view of it.
+ * Virtual time: one list of wake-ups for all processes of a simulated world, and a process's own view of it.
  *
  * Nothing waits in real time. When everything that can run has run, time jumps to the next wake-up. A process can be killed (its
  * sleeps never end), paused as by SIGSTOP (they end when it continues), and its wall clock can be stepped.
@@ -8,7 +8,6 @@ import type { Clock } from '@duebridge/runtime';
 
 interface WakeUp {
   readonly at: number;
-  readonly order: number;
   readonly wake: () => void;
   canceled: boolean;
 }
@@ -20,8 +19,8 @@ export class World {
   /** Wall time at the start: a fixed day, so that a seed always tells the same story. */
   readonly startedAt = Date.UTC(2026, 5, 1, 12);
   readonly random: () => number;
+  /** The next is the last. */
   readonly #wakeUps: WakeUp[] = [];
-  #order = 0;
   /** Work that is done in real time although virtual time stands still: statements in the database. */
   #busy = 0;
 
@@ -36,15 +35,11 @@ export class World {
 
   /** Calls back after `ms` of virtual time; returns the function that cancels it. */
   after(ms: number, wake: () => void): () => void {
-    this.#order += 1;
-    const one: WakeUp = {
-      // A NaN is now, as with the real clock; Infinity is never.
-      at: this.elapsed + Math.max(0, Number.isNaN(ms) ? 0 : ms),
-      order: this.#order,
-      wake,
-      canceled: false,
-    };
-    push(this.#wakeUps, one);
+    // A NaN is now, as with the real clock; Infinity is never.
+    const at = this.elapsed + Math.max(0, Number.isNaN(ms) ? 0 : ms);
+    const one: WakeUp = { at, wake, canceled: false };
+    // Of two at the same time, the one that was asked for first goes first.
+    this.#wakeUps.splice(this.#wakeUps.findLastIndex((other) => other.at > at) + 1, 0, one);
     return () => {
       one.canceled = true;
     };
@@ -73,11 +68,12 @@ export class World {
     for (let still = 0; ; still += 1) {
       if (until()) return true;
       if (still > SPINS) throw new Spinning(this.elapsed);
-      const next = pop(this.#wakeUps, end);
-      if (next === undefined) {
+      const next = this.#wakeUps.at(-1);
+      if (next === undefined || next.at > end) {
         this.elapsed = end;
         return until();
       }
+      this.#wakeUps.pop();
       if (next.canceled) continue;
       if (next.at > this.elapsed) still = 0;
       this.elapsed = Math.max(this.elapsed, next.at);
@@ -114,44 +110,6 @@ function turn(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve);
   });
-}
-
-function before(a: WakeUp, b: WakeUp): boolean {
-  return a.at < b.at || (a.at === b.at && a.order < b.order);
-}
-
-function push(heap: WakeUp[], item: WakeUp): void {
-  let at = heap.length;
-  heap.push(item);
-  while (at > 0) {
-    const parent = (at - 1) >> 1;
-    const above = heap[parent];
-    if (above === undefined || before(above, item)) break;
-    heap[at] = above;
-    at = parent;
-  }
-  heap[at] = item;
-}
-
-function pop(heap: WakeUp[], until: number): WakeUp | undefined {
-  const top = heap[0];
-  if (top === undefined || top.at > until) return undefined;
-  const last = heap.pop();
-  if (last === undefined || last === top) return top;
-  let at = 0;
-  for (;;) {
-    const left = heap[2 * at + 1];
-    const right = heap[2 * at + 2];
-    const least =
-      right !== undefined && left !== undefined && before(right, left)
-        ? { item: right, at: 2 * at + 2 }
-        : left && { item: left, at: 2 * at + 1 };
-    if (least === undefined || before(last, least.item)) break;
-    heap[at] = least.item;
-    at = least.at;
-  }
-  heap[at] = last;
-  return top;
 }
 
 /** One simulated process: whether it is alive, and its clock. */
