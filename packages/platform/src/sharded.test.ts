@@ -29,7 +29,7 @@ function statements(): Found[] {
   return files.toSorted().flatMap((file) => {
     const source = readFileSync(join(import.meta.dirname, file), 'utf8');
     const calls =
-      /\b(?:sql\(\s*'\w+',|query(?:<[^(]*>)?\()\s*(?:\/\/[^\n]*\s*)*(?:`([^`]*)`|'([^'\n]*)')/g;
+      /\b(?:sql\((?:\s*'\w+',)?|query(?:<[^(]*>)?\()\s*(?:\/\/[^\n]*\s*)*(?:`([^`]*)`|'([^'\n]*)')/g;
     const constants = new Map(
       [...source.matchAll(/^const (\w+) = `([^`]*)`;$/gm)].map(([, name, text]) => [name, text]),
     );
@@ -72,7 +72,7 @@ function returned(text: string): string[] {
 }
 
 /** Files whose statements run while a customer pays, or because one paid. */
-const SERVES_CUSTOMERS = /^(checkout|engine|funding|store\/(payments|terminal|attempts))\b/;
+const SERVES_CUSTOMERS = /^(checkout|engine|funding|store\/(payments|steps|operators-acts|attempts))\b/;
 
 /** The growing tables that a statement reads together: all of a plain SELECT, those of each FROM clause where something is written. */
 function joins(text: string): [table: string, column: string][][] {
