@@ -218,16 +218,14 @@ const span = (calls: readonly Call[]): number =>
 /** Maximum number of token requests per second that a partner should have to handle. */
 const MOST_FETCHES_A_SECOND = 10;
 
-/** Raises a should-finding when more token requests came in a second than a partner has to handle (LI1). Returns all of the check. */
-export function fewFetches(t: CallerContext): readonly Call[] {
-  const fetches = t.fetches();
+/** Raises a should-finding when more of these token requests came in a second than a partner has to handle (LI1). */
+export function fewFetches(t: CallerContext, fetches: readonly Call[]): void {
   const most = MOST_FETCHES_A_SECOND;
   t.should(!isTooFast(fetches, most), `at most ${most} token requests per second`, fetches[0], {
     got: `${fetches.length} in ${span(fetches)} ms`,
     clause: 'LI1',
     cause: 'A token is fetched for each 401, by a timer of over 2^31 ms, or at once.',
   });
-  return fetches;
 }
 
 /** Raises a must-finding when the platform also put this amount under another id (RU5). */

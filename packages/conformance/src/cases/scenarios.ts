@@ -118,7 +118,7 @@ async function judgeFault(t: CallerContext, payment: CallerPayment, fault: Fault
   notTooFast(t, payment, 'GET', MOST_A_SECOND);
   if (rule.retry_after_seconds !== undefined) waited(t, payment, fault, rule.retry_after_seconds);
   // Nothing else runs at the same time, so every token request is of this payment.
-  if (rule.last === true || rule.ofTokens === true) tokenRequests(t, rule);
+  if (rule.last === true || rule.ofTokens === true) tokenRequests(t, fault);
   fault.release(payment);
   if (rule.after === 'may_stop') return;
   const over = (): boolean =>
@@ -205,8 +205,10 @@ const FEW_FETCHES = 3;
 const TOKEN_PAUSE_SECONDS = 60;
 
 /** What a token that cannot be used, or lives long, must lead to at the token endpoint, and in the calls. */
-function tokenRequests(t: CallerContext, { watched }: Scenario): void {
-  const fetches = fewFetches(t);
+function tokenRequests(t: CallerContext, { rule: { watched }, fetchedBefore }: Fault): void {
+  const fetches = t.fetches();
+  // Every variant takes a token: ten of them in a second are the judge's own pace.
+  fewFetches(t, fetches.slice(fetchedBefore));
   // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
   const isCalm = watched !== true || fetches.length <= FEW_FETCHES;
   const few = `at most ${FEW_FETCHES} token requests for a long-lived token`;
@@ -234,6 +236,8 @@ class Fault {
   readonly behaviour: Behaviour;
   /** Numbers of the calls that were answered wrongly. */
   readonly calls: number[] = [];
+  /** Token requests of this check before this variant. */
+  readonly fetchedBefore: number;
   readonly #t: CallerContext;
   readonly #given: Record<string, number> = { PUT: 0, GET: 0, POST: 0 };
   #released = false;
@@ -243,6 +247,7 @@ class Fault {
     this.#t = t;
     this.rule = rule;
     this.variant = variant;
+    this.fetchedBefore = t.fetches().length;
     this.#begun = rule.after !== 'stops';
     const { clock } = t.run;
     const stray = t.caller.partner.stray_url;
