@@ -72,7 +72,8 @@ function returned(text: string): string[] {
 }
 
 /** Files whose statements run while a customer pays, or because one paid. */
-const SERVES_CUSTOMERS = /^(checkout|engine|funding|store\/(payments|steps|operators-acts|attempts))\b/;
+const SERVES_CUSTOMERS =
+  /^(checkout|engine|funding|store\/(payments|steps|operators-acts|attempts))\b/;
 
 /** The growing tables that a statement reads together: all of a plain SELECT, those of each FROM clause where something is written. */
 function joins(text: string): [table: string, column: string][][] {
