@@ -250,43 +250,6 @@ test('a withdrawal and the first put exclude each other, whichever comes first',
   }
 });
 
-test('in a backlog a payment is dispatching when its put leaves, so that those that wait can be withdrawn [PL1]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url, {
-    budget: { max_concurrent_calls: 1, call_timeout_ms: 60_000, wait_seconds: 0 },
-  });
-  const held = Promise.withResolvers<void>();
-  partner.script = (seen) => held.promise.then(() => partner.right(seen));
-  const engine = rig.engine();
-  await engine.start();
-  const first = await rig.pay(engine, 'acme');
-  await until('the first put has left', () => partner.seen.length === 1);
-  const reserved = await Promise.all(Array.from({ length: 8 }, () => rig.pay(engine, 'acme')));
-  const ids = reserved.map((row) => row.platform_payment_id);
-  await until('the others wait for their puts with their funds reserved', () =>
-    ids.every((id) => rig.asked.get(id)?.includes('authorize')),
-  );
-  // Those before it have waited for more than a second: one whose funds nobody reserves waits as they do.
-  await systemClock.sleep(1_100);
-  const last = await rig.pay(engine, 'acme', { funding_method: 'ledger' });
-  for (const id of [...ids, last.platform_payment_id]) {
-    await withdrawPayment(rig.database, id, 'it waits for too long', 'operator');
-  }
-  await assert.rejects(
-    withdrawPayment(rig.database, first.platform_payment_id, 'too late', 'operator'),
-    (error) => error instanceof Refusal && error.code === 'CONFLICT',
-  );
-  held.resolve();
-  assert.equal((await rig.until(first.platform_payment_id, settled)).status, 'succeeded');
-  for (const id of ids) {
-    assert.equal((await rig.until(id, settled)).status, 'canceled');
-    assert.deepEqual(rig.asked.get(id), ['authorize', 'void']);
-  }
-  await rig.until(last.platform_payment_id, settled);
-  assert.deepEqual(partner.created, [first.platform_payment_id]);
-});
-
 test('a stop records the acceptance that a call under way brings, and the next engine repeats no put [RU5]', async (t) => {
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);

@@ -4,11 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DatabaseUnavailable } from '@duebridge/runtime';
 import { until } from '@duebridge/runtime/testing';
 import { around, idleWorker, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 import { planSlots, readSlots } from './slots.ts';
-import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
+import type { PaymentRow } from '../store/payments.ts';
 import { withdrawPayment } from '../store/operators-acts.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
@@ -29,57 +28,6 @@ test('the funds of a payment withdrawn while its partner is paused are released 
   const next = await rig.pay(engine, 'acme');
   await rig.until(next.platform_payment_id, settled);
   assert.deepEqual(partner.created, [next.platform_payment_id]);
-});
-
-test('payments that were placed into a slot without an answer are driven all the same', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  let lost = 0;
-  const database = around(rig.database, 'slot_place', async (run) => {
-    const rows = await run();
-    if (rows.length === 0 || lost > 0) return rows;
-    lost += 1;
-    throw new DatabaseUnavailable('the answer was lost', 'unknown');
-  });
-  const engine = rig.engine({ database });
-  await engine.start();
-  const rows = await Promise.all(
-    Array.from({ length: 5 }, () => rig.pay(engine, 'acme', { slot: ARRIVALS })),
-  );
-  for (const row of rows) {
-    const done = await rig.until(row.platform_payment_id, settled);
-    assert.equal(done.status, 'succeeded');
-  }
-  assert.equal(lost, 1);
-  assert.equal(partner.created.length, 5);
-});
-
-test('a payment confirmed while its worker is coming back from a lost lease is driven', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  let registrations = 0;
-  const comingBack = Promise.withResolvers<void>();
-  const mayRegister = Promise.withResolvers<void>();
-  const database = around(rig.database, 'worker_register', async (run) => {
-    registrations += 1;
-    if (registrations === 2) {
-      comingBack.resolve();
-      await mayRegister.promise;
-    }
-    return run();
-  });
-  const engine = rig.engine({ database, options: { leaseMs: 1_000 } });
-  await engine.start();
-  await rig.database.query(
-    `UPDATE duebridge_platform.workers SET heartbeat_at = heartbeat_at - interval '1 hour'`,
-  );
-  await comingBack.promise;
-  const row = await rig.pay(engine, 'acme');
-  mayRegister.resolve();
-  const done = await rig.until(row.platform_payment_id, settled);
-  assert.equal(done.status, 'succeeded');
 });
 
 test('a worker that died before the database clock stepped back is not considered alive [EE7 F87]', async (t) => {

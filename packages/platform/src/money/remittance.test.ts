@@ -3,12 +3,10 @@
  * and its note, and the book explains every cent after each step.
  */
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
 import test, { type TestContext } from 'node:test';
 import { silentLog } from '@duebridge/runtime';
 import { manualClock, until } from '@duebridge/runtime/testing';
 import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
-import { migrations } from '../migrations.ts';
 import { openSealer } from '../partners/seal.ts';
 import { closeBatches } from '../reconciliation/batch.ts';
 import { insertPayment } from '../store/payments.ts';
@@ -605,72 +603,6 @@ test('a biller that has left is paid what it is still owed, once its batches are
   let csv = '';
   for await (const piece of await readStatementOf(rig.database, id, 'csv')) csv += piece;
   assert.match(csv, /^carried,,,,700,rest-.*\r\ntotal,,,,700,/m);
-});
-
-test('what servers of the last version noted at the desk moves into the remittances, and they note no more', async (t) => {
-  const rig = await rigOf(t);
-  const { database } = rig;
-  const file = new URL('108-the-file-of-a-remittance.sql', migrations.directory);
-  const moves = (await readFile(file, 'utf8')).split(/^(?=UPDATE )/m)[1] ?? '';
-  await rig.payout();
-  for (let day = 0; day < 3; day += 1) {
-    await rig.paid();
-    await rig.close();
-    await rig.round();
-  }
-  const ids = (await listRemittances(database, {})).map((one) => one.remittance_id);
-  const note = `INSERT INTO duebridge_platform.bank_transfers (remittance_id, way, amount_in_cents, file_id, result, reference)
-    SELECT u.id, 'pain001', 700, 'f', u.result, u.reference FROM unnest($1::text[], $2::text[], $3::text[]) AS u (id, result, reference)`;
-  const noted = [ids, [null, 'paid', 'returned'], [null, 'BANK-1', 'closed']];
-  await assert.rejects(database.query(note, noted), { constraint: 'bank_transfers_moved' });
-  await database.query(
-    'ALTER TABLE duebridge_platform.bank_transfers DROP CONSTRAINT bank_transfers_moved',
-  );
-  await database.query(
-    `INSERT INTO duebridge_platform.bank_files (file_id, way, made_by, transfers, amount_in_cents, sha256, sealed) VALUES ('f', 'pain001', 'ada', 3, 2100, '', '')`,
-  );
-  await database.query(note, noted);
-  await database.transaction((tx) => tx.query(moves));
-  assert.deepEqual(
-    (await listRemittances(database, {})).map((one) => [
-      one.state,
-      one.file_id,
-      one.reference,
-      one.reason,
-    ]),
-    [
-      ['sent', 'f', null, null],
-      ['paid', 'f', 'BANK-1', null],
-      ['returned', 'f', null, 'closed'],
-    ],
-  );
-  await rig.holds();
-  assert.deepEqual(await rig.balance(), { owed: 700, remitting: 700, paid: 700 });
-});
-
-test('what a version without ways has tried is asked for at Stripe, however its biller is paid by now [PL17]', async (t) => {
-  let isLost = true;
-  const { sent, channel } = stripeChannel((call) =>
-    isLost && call.startsWith('sent ') ? Promise.reject(new Error('lost')) : undefined,
-  );
-  const rig = await rigOf(t, channel);
-  await rig.payout(byStripe);
-  await rig.paid();
-  await rig.close();
-  await rig.round();
-  isLost = false;
-  assert.deepEqual([sent.size, await rig.remittances()], [1, [['sending', 700]]]);
-  await rig.database.query('UPDATE duebridge_platform.remittances SET way = NULL');
-  const file = new URL('110-transfers-begun-without-a-way.sql', migrations.directory);
-  await rig.database.query(await readFile(file, 'utf8'));
-  await rig.payout();
-  await rig.round();
-  await assert.rejects(makeBankFile({ ...rig.remitting, payer }, TEST_FILE, 'ada'), {
-    code: 'CONFLICT',
-  });
-  await rig.round();
-  await rig.holds();
-  assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 700 });
 });
 
 test('a transfer that comes into a file while it is said to be returned is not owed again', async (t) => {

@@ -4,7 +4,6 @@ import test from 'node:test';
 import { constraintOf, type Database } from '@duebridge/runtime';
 import { idleWorker, engineRig, type EngineRig, writer } from '../../test/engine-rig.ts';
 import type { Hold } from '../funding.ts';
-import { findPayment } from './payments.ts';
 import * as standing from '../../test/standing.ts';
 
 const { advance } = standing;
@@ -154,85 +153,6 @@ test('audit lines can be added but not changed or removed [EE8]', async (t) => {
   await refused(database, "UPDATE duebridge_platform.audit SET event = 'x'", [], 'kept_for_ever');
   await refused(database, 'DELETE FROM duebridge_platform.audit', [], 'kept_for_ever');
   await refused(database, 'TRUNCATE duebridge_platform.audit', [], 'kept_for_ever');
-});
-
-test('of a batch of steps, the late and the foreign change nothing, and hold up no other [PL4 PL10 EE8]', async (t) => {
-  const rig = await standing.ground(t);
-  const { database } = rig;
-  const [first, second] = [await rig.standing('dispatching'), await rig.standing('dispatching')];
-  const [foreign, moved] = [
-    await rig.standing('dispatching', standing.FOREIGN),
-    await rig.standing('accepted'),
-  ];
-  const ended = await rig.standing('accepted');
-  const payment_id = 'P';
-  const [initiated_at, posted_at] = ['2026-03-01T10:00:00Z', '2026-03-01T10:00:05Z'];
-  await database.query(
-    `UPDATE duebridge_platform.payments SET status = 'succeeded', stage = 'ended', posted_at = now(), ended_at = now()
-      WHERE platform_payment_id = $1`,
-    [ended],
-  );
-  const unchanged = await standing.bystanders(rig);
-  const before = await standing.lines(rig);
-  const at = new Date(Date.now() - 1_000).toISOString();
-  const accept = { from: 'dispatching', to: 'accepted', payment_id, initiated_at } as const;
-  assert.deepEqual(
-    await advance(database, { worker_id: standing.ME, at }, [
-      { ...accept, platform_payment_id: foreign },
-      { ...accept, platform_payment_id: first },
-      { ...accept, platform_payment_id: moved },
-      { ...accept, platform_payment_id: ended },
-      {
-        platform_payment_id: second,
-        from: 'dispatching',
-        to: 'review',
-        review_reason: 'rejected_422',
-        rejection_message: 'no such account',
-        detail: { answer: 422 },
-      },
-    ]),
-    [false, true, false, false, true],
-  );
-  assert.equal(await standing.lines(rig), before + 1, 'the row itself tells of an acceptance');
-  const one = await findPayment(database, first);
-  assert.deepEqual(
-    [one?.stage, one?.payment_id, one?.accepted_at, one?.slot, one?.posted_at],
-    ['accepted', 'P', at, standing.MINE, null],
-  );
-  const other = await findPayment(database, second);
-  assert.deepEqual(
-    [other?.stage, other?.review_reason, other?.rejection_message, other?.accepted_at, other?.slot],
-    // Nobody drives it until an operator has decided.
-    ['review', 'rejected_422', 'no such account', null, null],
-  );
-  assert.deepEqual(await standing.lastLine(rig, second), [
-    standing.ME,
-    'payment_review',
-    { answer: 422 },
-  ]);
-  assert.equal((await findPayment(database, foreign))?.stage, 'dispatching');
-  await unchanged();
-
-  // A partner that forgot the payment took it again under another id: the former one is kept as evidence (decision 22).
-  const again = { platform_payment_id: first } as const;
-  const mine = { worker_id: standing.ME, at: new Date().toISOString() };
-  await advance(database, mine, [{ ...again, from: 'accepted', to: 'dispatching' }]);
-  await advance(database, mine, [
-    { ...accept, ...again, payment_id: 'Q', initiated_at: posted_at },
-  ]);
-  const taken = await findPayment(database, first);
-  assert.deepEqual(
-    [taken?.payment_id, Date.parse(taken?.initiated_at ?? '')],
-    ['Q', Date.parse(posted_at)],
-  );
-  assert.deepEqual((await standing.lastLine(rig, first))[2], { former_payment_id: 'P' });
-  // The same id once more: the time of the first acceptance stays.
-  await advance(database, mine, [{ ...again, from: 'accepted', to: 'dispatching' }]);
-  await advance(database, mine, [{ ...accept, ...again, payment_id: 'Q' }]);
-  assert.equal(
-    Date.parse((await findPayment(database, first))?.initiated_at ?? ''),
-    Date.parse(posted_at),
-  );
 });
 
 test('a hold that ends or was acted for is noted with the step that relies on it, in a row of funds that has its reference [PL7]', async (t) => {
