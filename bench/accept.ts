@@ -30,7 +30,7 @@ import {
 } from '@duebridge/partner';
 import { sql } from '@duebridge/runtime';
 import { fastify } from 'fastify';
-import { end, withDatabase } from './database.ts';
+import { end, measureProcessorTime, withDatabase } from './database.ts';
 import { benchOptions } from './options.ts';
 import { ratios, report } from './report.ts';
 
@@ -40,19 +40,24 @@ const key = 'a-static-key-for-benchmarks';
 /** Connections of pgbench and of the handler: where their figures were best. */
 const bareConnections = 64;
 
-const flags = benchOptions({ rounds: '3', seconds: '5', connections: '256' });
+/** For how long payments are put, and over how many connections. */
+interface Load {
+  readonly seconds: number;
+  readonly connections: number;
+}
 
 type Kind = 'kit' | 'kit-accept' | 'handler';
 
 /** What is measured, in this order in each round. */
 const CONTENDERS = {
   pgbench,
-  handler: (url: string) => driveKit('handler', url),
-  accept: (url: string) => driveKit('kit-accept', url),
-  post: (url: string) => driveKit('kit', url),
+  handler: (url: string, load: Load) => driveKit('handler', url, load),
+  accept: (url: string, load: Load) => driveKit('kit-accept', url, load),
+  post: (url: string, load: Load) => driveKit('kit', url, load),
 };
 
 async function main(): Promise<void> {
+  const flags = benchOptions({ rounds: '3', seconds: '5', connections: '256' });
   const rates: Record<keyof typeof CONTENDERS, number[]> = {
     pgbench: [],
     handler: [],
@@ -61,9 +66,9 @@ async function main(): Promise<void> {
   };
   for (let round = 1; round <= flags.rounds; round += 1) {
     for (const [name, work] of Object.entries(CONTENDERS)) {
-      const perSecond = await withDatabase(async (url) => {
+      const { perSecond } = await withDatabase(async (url) => {
         await prepareKit(url);
-        return work(url);
+        return work(url, flags);
       });
       rates[name as keyof typeof CONTENDERS].push(perSecond);
       console.log(`round ${round}: ${name} ${(perSecond / 1000).toFixed(2)} k/s`);
@@ -78,8 +83,8 @@ async function main(): Promise<void> {
   }
 }
 
-/** The same insert by pgbench: 64 clients on two threads, prepared. Returns rows per second; NaN where it is not installed. */
-async function pgbench(url: string): Promise<number> {
+/** The same insert by pgbench: 64 clients on two threads, prepared. Gives rows per second; NaN where it is not installed. */
+async function pgbench(url: string, { seconds }: Load): Promise<{ perSecond: number }> {
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-pgbench-'));
   const script = join(folder, 'insert.sql');
   await writeFile(
@@ -89,7 +94,7 @@ INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform
 VALUES (gen_random_uuid()::text, gen_random_uuid(), 'batch-bare', 'acme', 'A-' || :account, 'static-key', 2500) ON CONFLICT (platform_payment_id) DO NOTHING;
 `,
   );
-  const words = `-n -M prepared -c ${bareConnections} -j 2 -T ${flags.seconds} -f`.split(' ');
+  const words = `-n -M prepared -c ${bareConnections} -j 2 -T ${seconds} -f`.split(' ');
   const { stdout } = await promisify(execFile)('pgbench', [...words, script, url]).catch(
     (error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOENT') throw error;
@@ -98,10 +103,11 @@ VALUES (gen_random_uuid()::text, gen_random_uuid(), 'batch-bare', 'acme', 'A-' |
     },
   );
   await rm(folder, { recursive: true });
-  return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
+  return { perSecond: Number(/tps = ([\d.]+)/.exec(stdout)?.[1]) };
 }
 
-async function prepareKit(url: string): Promise<void> {
+/** Makes the tables of a kit, and the accounts that payments are put to. */
+export async function prepareKit(url: string): Promise<void> {
   const database = openDatabase({ url, applicationName: 'bench', statementTimeoutMs: 60_000 });
   await migratePartner(database);
   await importAccounts(
@@ -132,24 +138,30 @@ function mint(): string {
 
 /**
  * Starts a server of a kind, puts payments for some seconds and, if it posts them, waits until all have ended. Returns payments
- * per second.
+ * per second, and the microseconds of processor time that PostgreSQL took for one.
  */
-async function driveKit(kind: Kind, url: string): Promise<number> {
+export async function driveKit(
+  kind: Kind,
+  url: string,
+  load: Load,
+): Promise<{ perSecond: number; micros: number }> {
   const child = fork(new URL(import.meta.url), ['serve'], { execArgv: [] });
   child.send({ kind, url });
   const [port] = (await once(child, 'message')) as [number];
   const ended = (): Promise<void> => (kind === 'kit' ? allEnded(url) : Promise.resolve());
   // A warm-up that is not counted.
-  await put(port, 1);
+  await put(port, { ...load, seconds: 1 });
   await ended();
+  const used = await measureProcessorTime();
   const began = performance.now();
-  const accepted = await put(port, flags.seconds);
+  const accepted = await put(port, load);
   await ended();
   const perSecond = (accepted / (performance.now() - began)) * 1000;
+  const micros = (used().postgres * 1e6) / accepted;
   const gone = once(child, 'exit');
   child.send('stop');
   await gone;
-  return perSecond;
+  return { perSecond, micros };
 }
 
 async function allEnded(url: string): Promise<void> {
@@ -163,11 +175,11 @@ async function allEnded(url: string): Promise<void> {
 }
 
 /** Puts payments over all connections, each with one request in flight. Returns how many were answered 200. */
-async function put(port: number, seconds: number): Promise<number> {
+async function put(port: number, { seconds, connections }: Load): Promise<number> {
   let done = 0;
   const until = performance.now() + seconds * 1000;
   await Promise.all(
-    Array.from({ length: flags.connections }, async () => {
+    Array.from({ length: connections }, async () => {
       const socket = connect({ port, host: '127.0.0.1', noDelay: true });
       await once(socket, 'connect');
       await new Promise<void>((resolve, reject) => {
@@ -262,7 +274,7 @@ if (process.argv[2] === 'serve') {
   process.once('disconnect', () => process.exit());
   const [{ kind, url }] = (await once(process, 'message')) as [{ kind: Kind; url: string }];
   await serve(kind, url);
-} else {
+} else if (import.meta.main) {
   await main();
   await end();
 }

@@ -1,6 +1,5 @@
 /** The platform's engine in a database of a benchmark, as the platform opens it, with payments that are handed over when the clock starts. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { migrate, openDatabase, silentLog, systemClock } from '@duebridge/runtime';
 import { Engine } from '../packages/platform/src/engine/engine.ts';
 import type { FundingAdapter } from '../packages/platform/src/funding/adapter.ts';
@@ -16,6 +15,8 @@ import { insertPayment, type PaymentRow } from '../packages/platform/src/store/p
 /** One partner takes at most 10,000 calls a second, 5,000 payments; with several the engine is the limit, not that budget. Each is a biller. */
 const PARTNERS = ['acme-1', 'acme-2', 'acme-3', 'acme-4'];
 const AUTH = { method: 'key', header: 'x-api-key', key: 'benchmark-key-0123456789' } as const;
+/** The same whenever a database is opened. */
+export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
 /** Payments that one transaction inserts. */
 const AT_ONCE = 500;
 const HANDED_OVER = {
@@ -59,14 +60,15 @@ export async function openEngine(
   concurrency: number,
   act: (act: string, id: string) => Promise<void> = () => Promise.resolve(),
 ) {
-  const sealKey = randomBytes(32).toString('base64');
   // As the platform opens the pool of its engine.
   const pool = { maxConnections: 8, plansByKey: true };
   const database = openDatabase({ url, applicationName: 'bench drive', ...pool });
   await migrate(database, migrations);
   const base = { database, clock: systemClock, log: silentLog };
-  const registry = openPartnerRegistry({ ...base, sealKey, allowPrivateAddresses: true });
+  const registry = openPartnerRegistry({ ...base, sealKey: SEAL_KEY, allowPrivateAddresses: true });
   for (const partner_id of PARTNERS) {
+    // Of an earlier time with this database.
+    if ((await registry.get(partner_id)) !== undefined) continue;
     const budget = {
       max_concurrent_calls: Math.ceil(concurrency / PARTNERS.length),
       max_calls_per_second: 10_000,
@@ -80,7 +82,7 @@ export async function openEngine(
   }
   // As the platform does: evidence of every call, written every few seconds through a pool of its own.
   const front = openDatabase({ url, applicationName: 'bench evidence', maxConnections: 2 });
-  const attempts = openAttempts({ ...base, database: front, sealer: openSealer(sealKey) });
+  const attempts = openAttempts({ ...base, database: front, sealer: openSealer(SEAL_KEY) });
   const recording = new AbortController();
   const recorded = keepAttempts({ attempts, clock: systemClock, signal: recording.signal });
   const client = createPartnerClient({
@@ -90,7 +92,7 @@ export async function openEngine(
     answered: (call) => attempts.note(call),
   });
   const adapters = [adapterOf(way, act)];
-  const funding = new Funds({ ...base, sealer: openSealer(sealKey), adapters });
+  const funding = new Funds({ ...base, sealer: openSealer(SEAL_KEY), adapters });
   const engine = new Engine({ ...base, registry, client, funding, options: HANDED_OVER });
   await engine.start();
 

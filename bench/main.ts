@@ -26,7 +26,9 @@ const BENCHMARKS: Readonly<Record<string, readonly [what: string, ...words: stri
   ],
   adopt: ['a million payments in flight: memory, and how soon another worker has them'],
   'close-day': ['a day of a million payments for 500 billers: closed and remitted'],
-  months: ['years of payments in the tables: driving beside them, and a month archived meanwhile'],
+  years: [
+    'years of payments in the tables: sizes, reads, accepting and driving beside them, a month archived',
+  ],
   weight: ['bytes that a payment leaves in the tables of both sides'],
   neighbours: ['time to the end of payments whose neighbours hang, fail or are refused'],
   'kit-neighbours': [

@@ -13,6 +13,7 @@ import type { Database } from '@duebridge/runtime';
 import { forget } from '../packages/platform/src/checkout/retention.ts';
 import { BothSides, gasCompany } from '../test/support/both-sides.ts';
 import { createToken, openSession } from '../test/support/customer.ts';
+import { sizesOf, type Size } from './fill-years.ts';
 import { benchOptions } from './options.ts';
 import { report } from './report.ts';
 
@@ -24,26 +25,13 @@ const PAYMENTS_OF_AN_ACCOUNT = 36;
 const LEAVING = ['tokens', 'sessions', 'customers', 'mails', 'attempts'];
 const PARTNER_KEY = 'the-key-that-the-biller-chose';
 
-interface Size {
-  readonly table: string;
-  readonly rows: number;
-  readonly heap: number;
-  readonly indexes: number;
-}
-
-/** Sizes of all tables of a schema, each with its partitions, in bytes, after a vacuum. */
+/** Sizes of all tables of a schema, after a vacuum. */
 async function sizes(books: Database, schema: string): Promise<Size[]> {
   await books.withConnection(async (connection) => {
     await connection.query('SET statement_timeout = 0');
     await connection.query('VACUUM ANALYZE');
   });
-  return books.query<Size & Record<string, unknown>>(
-    `SELECT coalesce(p.relname, c.relname) AS table, sum(greatest(c.reltuples, 0))::float8 AS rows,
-            sum(pg_table_size(c.oid))::float8 AS heap, sum(pg_indexes_size(c.oid))::float8 AS indexes
-       FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
-      WHERE c.relkind = 'r' AND c.relnamespace = $1::regnamespace GROUP BY 1 ORDER BY sum(pg_total_relation_size(c.oid)) DESC`,
-    [schema],
-  );
+  return sizesOf(books, schema);
 }
 
 /** Prints what each table has grown by a payment. Gives the sum of those that stay, and of those that leave, in bytes a payment. */

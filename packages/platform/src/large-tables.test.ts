@@ -5,17 +5,15 @@
  */
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { platformAdminRoutes, type BatchPage } from '@duebridge/contract';
 import { openDatabase, type Database } from '@duebridge/runtime';
 import { testDatabase, until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { forget } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
 import { fillTables } from '../test/month.ts';
+import { readEverything, scansOf } from '../test/reads.ts';
 
 const PAYMENTS = 30_000;
-/** A table with fewer rows is no large one: PostgreSQL rightly reads it as a whole. */
-const LARGE = 5_000;
 
 /** Runs `work` with a pool of its own, whose scans PostgreSQL has counted once this returns. */
 async function apart(url: string, work: (database: Database) => Promise<void>): Promise<void> {
@@ -50,15 +48,6 @@ const MORE = [
           statement = jsonb_build_object('platform_batch_id', platform_batch_id, 'count', 0, 'totals', '[]'::jsonb, 'sha256', repeat('0', 64))`,
   'INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) SELECT platform_batch_id FROM duebridge_platform.batches',
 ];
-
-/** Scans from the beginning to the end of each large table, partitions apart, since the counts were set back. */
-async function scansOf(database: Database): Promise<Map<string, number>> {
-  const rows = await database.query<{ name: string; scans: string }>(
-    `SELECT s.relname AS name, s.seq_scan AS scans FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
-      WHERE schemaname = 'duebridge_platform' AND c.reltuples >= ${LARGE}`,
-  );
-  return new Map(rows.map(({ name, scans }) => [name, Number(scans)]));
-}
 
 test('a payment, the loops beside it and every page of the console read large tables by their indexes', async () => {
   const partner = await startTestPartner({ after });
@@ -103,18 +92,9 @@ test('a payment, the loops beside it and every page of the console read large ta
     );
     return rows.length === 1;
   });
-  const { batches } = (await platform.admin('GET', '/admin/v1/batches'))
-    .body as unknown as BatchPage;
-  for (const { method, path } of Object.values(platformAdminRoutes)) {
-    const filled = path
-      .replace('{partner_id}', partner_id)
-      .replace('{platform_payment_id}', id)
-      .replace('{platform_batch_id}', batches[0]?.platform_batch_id ?? '');
-    // An export reads what it is asked for.
-    if (method !== 'GET' || filled.includes('{') || path.includes('export')) continue;
-    const { status } = await platform.admin('GET', filled);
-    assert.ok(status === 200 || status === 404, `${path}: ${status}`);
-  }
+  await readEverything((path, body) =>
+    platform.admin(body === undefined ? 'GET' : 'POST', path, body),
+  );
   await apart(database.url, async (own) => void (await forget(own)));
   await platform.stop();
 
