@@ -225,14 +225,14 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'funds that were taken are not booked',
     file: 'platform/src/store/steps.ts',
-    find: "where: `p.funds <> 'released' AND",
-    replace: "where: `(p.funds = 'refunded' OR p.source = 'elsewhere') AND",
+    find: 'where: "p.funds <> \'released\'"',
+    replace: "where: \"(p.funds = 'refunded' OR p.source = 'elsewhere')\"",
   },
   {
     name: 'what is collected elsewhere is not booked',
     file: 'platform/src/store/steps.ts',
-    find: "where: `p.funds <> 'released' AND",
-    replace: "where: `p.funds <> 'released' AND p.source IS DISTINCT FROM 'elsewhere' AND",
+    find: 'where: "p.funds <> \'released\'"',
+    replace: "where: \"p.funds <> 'released' AND p.source IS DISTINCT FROM 'elsewhere'\"",
   },
   {
     name: 'a cent too few is booked',

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -77,6 +78,12 @@ test('what cannot be run is one sentence: exit code 2 for a port, 3 for a wrong 
   );
 });
 
-test('the help lists the accounts', async () => {
-  assert.match((await run('partner', '--help')).out, /unit 4\/B/);
+test('the help lists the accounts, and the amounts as the guide does', async () => {
+  const { out } = await run('partner', '--help');
+  assert.match(out, /unit 4\/B/);
+  const guide = await readFile(new URL('../../../docs/embed.md', import.meta.url), 'utf8');
+  const listed = [...guide.matchAll(/^\| \$(\d+)\.(\d\d) +\| (.*?) +\|/gm)];
+  assert.equal(listed.length, 7);
+  for (const [, dollars, cents, note] of listed)
+    assert.ok(out.includes(`${dollars}${cents}     ${note}`), note);
 });

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { testAmount } from '@duebridge/contract';
+import { FAILURE_REASONS } from '@duebridge/contract';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import {
   startScriptedPartner,
@@ -12,6 +12,7 @@ import {
   type Call,
   type ScriptedAccount,
 } from './scripted/partner.ts';
+import type { Ending } from './scripted/state.ts';
 
 /** One sentence for the person at the terminal. Commander itself exits with 3 for usage errors (decision 30). */
 class SandboxProblem extends Error {
@@ -81,7 +82,10 @@ function help(): string {
   return `
 Accounts of the biller ${BILLER}:
 ${rows.join('\n')}
-Amounts from 66600 to 66606 cents choose how a payment ends, as in the platform's test mode.`;
+Amounts that choose how a payment ends:
+${Object.entries(ENDINGS)
+  .map(([cents, [note]]) => `  ${cents.padEnd(10)}${note}`)
+  .join('\n')}`;
 }
 
 async function run(flags: Flags): Promise<void> {
@@ -113,14 +117,22 @@ async function run(flags: Flags): Promise<void> {
   await partner.stop();
 }
 
-/** The amounts of the test mode that a biller decides (decision 161). */
+const failed = (failure_reason: string): Partial<Ending> => ({ status: 'failed', failure_reason });
+
+/** How a payment of so many cents ends, in words and as the script has it. Unusual enough that no bill has one by coincidence. */
+const ENDINGS: Readonly<Record<number, readonly [note: string, ending: Partial<Ending>]>> = {
+  66_600: ['succeeded', { status: 'succeeded' }],
+  66_601: ['failed: account not found or inactive', failed(FAILURE_REASONS.account)],
+  66_602: ['failed: amount above the maximum', failed(FAILURE_REASONS.maximum)],
+  66_603: ['failed: duplicate payment detected', failed(FAILURE_REASONS.duplicate)],
+  66_604: ['canceled', { status: 'canceled' }],
+  66_605: ['processing for 30 s, then succeeded', { status: 'succeeded', after_ms: 30_000 }],
+  66_606: ['stays processing', { after_ms: undefined }],
+};
+
 const byAmount: Behaviour = {
   born(payment) {
-    const ending = testAmount(payment.amount_in_cents)?.ending;
-    if (ending === undefined) return;
-    const { after_ms, ...rest } = ending;
-    const when = after_ms === undefined ? {} : { after_ms: after_ms ?? undefined };
-    payment.ending = { ...payment.ending, ...rest, ...when };
+    payment.ending = { ...payment.ending, ...ENDINGS[payment.amount_in_cents]?.[1] };
   },
 };
 

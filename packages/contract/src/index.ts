@@ -18,6 +18,5 @@ export * from './operate.ts';
 export * from './payment.ts';
 export * from './routes.ts';
 export * from './status.ts';
-export * from './test-amounts.ts';
 export * from './time.ts';
 export * from './validate.ts';

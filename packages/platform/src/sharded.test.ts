@@ -131,12 +131,13 @@ const RULES: readonly (readonly [
   ['no query is recursive', (text) => /\bRECURSIVE\b/.test(text)],
   [
     'no lock spans several shards: locked rows are named by their key or belong to a registry',
-    (text) =>
-      /\bFOR (UPDATE|NO KEY UPDATE|SHARE|KEY SHARE)\b/.test(text) &&
-      Object.entries(DISTRIBUTED).some(
+    (text) => {
+      const [, read = ''] = /^(.*)\bFOR (UPDATE|NO KEY UPDATE|SHARE|KEY SHARE)\b/.exec(text) ?? [];
+      return Object.entries(DISTRIBUTED).some(
         ([table, column]) =>
-          text.includes(`${by}.${table} `) && !new RegExp(`\\b${column} = \\$\\d`).test(text),
-      ),
+          read.includes(`${by}.${table} `) && !new RegExp(`\\b${column} = \\$\\d`).test(read),
+      );
+    },
   ],
   [
     'no query reads a distributed table for each row of a registry',

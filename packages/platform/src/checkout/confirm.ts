@@ -41,7 +41,6 @@ import type { AccountView, PartnerClient } from '../partners/client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { NO_REASON } from '../partners/payment-record.ts';
 import { plainText } from '../plain-text.ts';
-import { isAnsweredHere } from '../partners/test-amounts.ts';
 import type { PaymentRow, Queryable } from '../store/payments.ts';
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
@@ -123,10 +122,8 @@ async function assertAllowed(
   if (method === undefined) {
     throw invalidField('body.funding_method', 'is not offered here');
   }
-  // A test amount is for any account: the partner is not asked, neither now nor later.
-  const { payment_rules: rules = {} } = isAnsweredHere(partner, amount_in_cents)
-    ? {}
-    : await payableAccount(client, partner, session, ACCOUNT_DEADLINE_MS);
+  const account = await payableAccount(client, partner, session, ACCOUNT_DEADLINE_MS);
+  const { payment_rules: rules = {} } = account;
   const limits = isWithin(method, amount_in_cents) ? rules : method;
   const problems = amountProblems(amount_in_cents, limits);
   if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
@@ -222,10 +219,7 @@ async function writeIntent(
     platform_batch_id,
     amount_in_cents,
     funding_method,
-    // What a test amount answers follows from the instant in the id (decision 161), and no partner is asked: a new one.
-    platform_payment_id: isAnsweredHere(partner, amount_in_cents)
-      ? undefined
-      : request.platform_payment_id,
+    platform_payment_id: request.platform_payment_id,
     ...engine.placeForNew(partner, request),
     maybe_sent: request.repeated ?? null,
   });

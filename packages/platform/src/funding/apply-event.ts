@@ -5,7 +5,7 @@
 import { sql, type Database } from '@duebridge/runtime';
 import { failRefund, noteRefund } from '../money/refunds.ts';
 import { decideDispute, openCase } from '../store/cases.ts';
-import { booking, KNOWN_TO_BILLER } from '../store/money-book.ts';
+import { booking } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import type { EventMoney, ProcessorEvent } from './adapter.ts';
 
@@ -53,7 +53,7 @@ const returnedEarlyStatement = sql(`
      credit: "'returned'",
      at: '$2::timestamptz',
      from: 'duebridge_platform.payments p JOIN f USING (platform_payment_id)',
-     where: KNOWN_TO_BILLER,
+     where: 'true',
    })}`);
 
 /** The payment of an event, as it is when the event is applied. */

@@ -1,10 +1,9 @@
 /**
  * The sandbox: an adapter that moves no money and says so, for registrations in test mode.
  *
- * enters: orders, as every adapter gets them.  leaves: answers that follow from the method and the amount (decision 161).
+ * enters: orders, as every adapter gets them.  leaves: answers that follow from the method alone.
  * holds:  nothing is kept of an order, so that every call may be repeated. Servers of the last version use the table `sandbox_funds`.
  */
-import { testAmount } from '@duebridge/contract';
 import type { FundingAdapter } from './adapter.ts';
 
 export const sandbox: FundingAdapter = {
@@ -13,15 +12,12 @@ export const sandbox: FundingAdapter = {
     { funding_method: 'sandbox_bank', label: 'Sandbox bank account', sandbox: true },
     { funding_method: 'sandbox_declined', label: 'Sandbox account that declines', sandbox: true },
   ],
-  authorize({ funding_method, amount_in_cents }) {
-    const declines =
-      funding_method !== 'sandbox_bank' || testAmount(amount_in_cents)?.isDeclined === true;
-    return Promise.resolve(
-      declines
-        ? { kind: 'declined', reason: 'The funding method was declined.' }
-        : { kind: 'authorized' },
-    );
-  },
+  authorize: ({ funding_method }) =>
+    Promise.resolve(
+      funding_method === 'sandbox_bank'
+        ? { kind: 'authorized' }
+        : { kind: 'declined', reason: 'The funding method was declined.' },
+    ),
   // No money moves, so nothing has to be kept to move it once.
   capture: () => Promise.resolve({ kind: 'captured' }),
   void: () => Promise.resolve('released'),

@@ -9,7 +9,7 @@
  */
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import type { FundingCallOptions, FundingOrder, SettledFunds } from '../funding.ts';
-import { booking, KNOWN_TO_BILLER, type Place } from '../store/money-book.ts';
+import { booking, type Place } from '../store/money-book.ts';
 
 /**
  * While its payment is in progress, an authorization is captured this long before it expires, which leaves time for several
@@ -58,7 +58,7 @@ const endStatement = sql(`
        credit: '$8::text',
        at: '$9::timestamptz',
        from: 'duebridge_platform.payments p JOIN f USING (platform_payment_id)',
-       where: `$8 IS NOT NULL AND ${KNOWN_TO_BILLER}`,
+       where: '$8 IS NOT NULL',
      })}
    )
    INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)

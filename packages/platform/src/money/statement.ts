@@ -9,7 +9,6 @@
 import { Refusal, type RemittanceView } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { csvCell } from '../csv-cell.ts';
-import { KNOWN_TO_BILLER } from '../store/money-book.ts';
 import { xmlText } from './bank-file.ts';
 
 /** Lines of one statement to the database. */
@@ -28,7 +27,7 @@ const listStatement = sql(`
     ORDER BY made_at DESC, remittance_id DESC LIMIT $4`);
 const paymentsStatement = sql(`
    SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
-    WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded' AND ${KNOWN_TO_BILLER}
+    WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded'
     ORDER BY p.platform_payment_id LIMIT ${PAGE}`);
 const deductionsStatement = sql(`
    SELECT platform_payment_id, kind, -amount_in_cents AS amount_in_cents, reason AS note FROM duebridge_platform.deductions

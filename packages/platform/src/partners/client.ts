@@ -32,7 +32,6 @@ import { callsWithToken, type NotSent } from './oauth-client.ts';
 import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
-import { testReply } from './test-amounts.ts';
 
 /** What identifies a payment to its partner. */
 export interface PaymentKey {
@@ -314,13 +313,11 @@ async function sendFor(
   };
   const of = paymentTrace(platform_payment_id);
   const span = tracer.startSpan(call, { kind: SpanKind.CLIENT, attributes }, of);
-  const answer =
-    testReply(partner, payment, sent_at) ??
-    (await line.send({
-      ...given,
-      values: { platform_payment_id, biller_id, account_id },
-      named: { id: request_id, span },
-    }));
+  const answer = await line.send({
+    ...given,
+    values: { platform_payment_id, biller_id, account_id },
+    named: { id: request_id, span },
+  });
   endSpan(span, answer);
   // A call that our own stop aborted is not evidence about the partner.
   if (answer.kind === 'no_reply' && answer.reason === 'stopped') return answer;

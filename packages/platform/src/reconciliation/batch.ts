@@ -8,7 +8,6 @@ import { createHash } from 'node:crypto';
 import {
   conflict,
   Refusal,
-  TEST_AMOUNTS,
   type BatchStatement,
   type BatchComparison,
   type BatchView,
@@ -115,14 +114,10 @@ export async function batchFor(database: Database, partner: Partner, now: number
 const MAX_ENDED_EARLY = 1_000;
 
 /**
- * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was never at the partner, nor was
- * a test payment over a test amount, which the platform answers itself (decision 161). No statement counts them; otherwise two correct
- * sides would never agree.
+ * Condition on `payments p`: a PUT may have left. What ended before that (funds declined, withdrawn) was never at the partner. No
+ * statement counts it; otherwise two correct sides would never agree.
  */
-export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)
-          AND NOT (p.amount_in_cents IN (${TEST_AMOUNTS.map((one) => one.amount_in_cents).join(', ')})
-                   AND coalesce(p.payment_id = 'test-' || p.platform_payment_id, true)
-                   AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
+export const REACHED_THE_PARTNER = `p.stage NOT IN ('created', 'authorized') AND NOT (p.stage = 'ended' AND p.accepted_at IS NULL)`;
 
 const LINES = `SELECT p.platform_payment_id, p.status, p.amount_in_cents FROM duebridge_platform.payments p
         WHERE p.platform_batch_id = $1 AND ${REACHED_THE_PARTNER} ORDER BY p.platform_payment_id COLLATE "C"`;

@@ -19,7 +19,7 @@ import {
 import { sql, type Database } from '@duebridge/runtime';
 import { noteEarlyRefund } from '../money/refunds.ts';
 import { askedBefore, dropAsk } from './asks.ts';
-import { KNOWN_TO_BILLER, type BookAccount } from './money-book.ts';
+import type { BookAccount } from './money-book.ts';
 import type { Queryable } from './payments.ts';
 
 type State = CaseView['state'];
@@ -76,7 +76,7 @@ const openStatement = sql(`
      INSERT INTO duebridge_platform.cases AS c (case_id, platform_payment_id, partner_id, biller_id, funding_method, reason_code,
             amount_in_cents, state, note, opened_by, opened_at, deadline)
      SELECT $1, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, $10, $11::bigint, $12, $8, $7, $3::timestamptz, $13::timestamptz
-       FROM duebridge_platform.payments p WHERE p.platform_payment_id = $9 AND ($11::bigint = 0 OR ${KNOWN_TO_BILLER})
+       FROM duebridge_platform.payments p WHERE p.platform_payment_id = $9
      ON CONFLICT (platform_payment_id, case_id) DO NOTHING RETURNING c.*
    ), ${FOLLOWS}`);
 const moveStatement = sql(`
@@ -180,7 +180,7 @@ export function uncollectedCases(from: string, at: string, where: string): strin
             state, note, opened_by, opened_at)
      SELECT 'uncollected-' || p.platform_payment_id, p.platform_payment_id, p.partner_id, p.biller_id, p.funding_method, 'uncollected',
             p.amount_in_cents, 'lost', coalesce(p.lost, 'not collected'), 'funds', ${at}
-       FROM ${from} WHERE ${where} AND ${KNOWN_TO_BILLER} ON CONFLICT (platform_payment_id, case_id) DO NOTHING`;
+       FROM ${from} WHERE ${where} ON CONFLICT (platform_payment_id, case_id) DO NOTHING`;
 }
 
 // Reading ---------------------------------------------------------------------------------------------------------------------

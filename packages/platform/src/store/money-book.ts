@@ -56,13 +56,6 @@ export function booking(one: {
 }
 
 /**
- * SQL: payment `p` moved money that a biller is to have. In test mode the platform itself answers payments over test amounts (decision
- * 161): no biller knows them.
- */
-export const KNOWN_TO_BILLER = `NOT (p.payment_id IS NOT DISTINCT FROM 'test-' || p.platform_payment_id
-          AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
-
-/**
  * What an operator's word about the funds of an ended payment moves (store/operators-acts.ts). `isEarly`: they were taken before its end.
  * Undefined: nothing. Pure.
  */

@@ -11,7 +11,7 @@
  */
 import { conflict, Refusal, type CloseByWord, type SettleFunds } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
-import { booking, entryByWord, KNOWN_TO_BILLER } from './money-book.ts';
+import { booking, entryByWord } from './money-book.ts';
 import {
   ARRIVALS,
   findPayment,
@@ -176,7 +176,7 @@ const settleByWordStatement = sql(`
        credit: '$10::text',
        at: '$8::timestamptz',
        from: 'p',
-       where: `$9 IS NOT NULL AND ${KNOWN_TO_BILLER}`,
+       where: '$9 IS NOT NULL',
      })}
    )
    SELECT ${PAYMENT_COLUMNS} FROM p`);

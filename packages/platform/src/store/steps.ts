@@ -11,7 +11,7 @@ import type { PaymentStage, TerminalStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import type { Hold, SettledFunds } from '../funding.ts';
 import { uncollectedCases } from './cases.ts';
-import { booking, KNOWN_TO_BILLER } from './money-book.ts';
+import { booking } from './money-book.ts';
 import type { AuditDetail, PaymentRow, Queryable } from './payments.ts';
 
 /** How a payment ended (RU2). */
@@ -165,7 +165,7 @@ const stepStatement = sql(
        credit: "CASE p.funds WHEN 'refunded' THEN 'refunded' ELSE 'owed' END",
        at: '$2::timestamptz',
        from: 'p',
-       where: `p.funds <> 'released' AND ${KNOWN_TO_BILLER}`,
+       where: "p.funds <> 'released'",
      })}
    ), opened AS (
      ${uncollectedCases('p', '$2::timestamptz', "p.funds = 'uncollected'")}
