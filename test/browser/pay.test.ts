@@ -27,10 +27,7 @@ function ways(inEngine: InEngine): void {
   inEngine(
     'a customer pays a bill to the receipt, and the site hears of each step [S1]',
     async ({ flow, visit }) => {
-      const world = flow.world({
-        outcome: [],
-        more: { receipt: { payer_name: 'Ada \u202ELovelace', mailed_to: 'a•••@example.com' } },
-      });
+      const world = flow.world({ outcome: [] });
       const at = await visit(world);
       assert.equal(await at.start(), 'mounted');
       await at.title('Your bill from Acme Water');
@@ -53,8 +50,7 @@ function ways(inEngine: InEngine): void {
       await at.sees('to Acme Water, account ••••4417');
       // All that a receipt needs is in sight on a phone, and the rest a press away.
       await at.tab.click('frame', 'summary');
-      for (const part of ['BP-7781', 'Ada Lovelace', 'a•••@example.com', 'Test bank account'])
-        await at.sees(part);
+      for (const part of ['BP-7781', 'Test bank account']) await at.sees(part);
       await at.tab.run('frame', () => {
         window.print = () => document.body.setAttribute('data-printed', 'yes');
       });

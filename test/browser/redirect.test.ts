@@ -134,8 +134,6 @@ test('a customer goes to the page, pays, and comes back with a result that verif
 
 /** The printed receipt is one page with all that a receipt needs, and with nothing that only a screen can use. */
 async function isWholeOnPaper(page: Page): Promise<void> {
-  // The payer's name is asked for once the payment is posted.
-  await page.getByText('Ada Lovelace').waitFor({ state: 'attached' });
   const paper = new Uint8Array(await page.pdf({ format: 'letter' }));
   const { totalPages, text } = await extractText(paper, { mergePages: true });
   assert.equal(totalPages, 1);
@@ -144,7 +142,7 @@ async function isWholeOnPaper(page: Page): Promise<void> {
     String.raw`Test mode: no money moves Acme Water Paid\. Thank you! \$42\.42 to Acme Water, account •+\d+`,
     String.raw`Reference [\dA-F]{4}-[\dA-F]{4} To Acme Water`,
     String.raw`Account •+\d+`,
-    String.raw`Amount \$42\.42 Payment method Sandbox bank account Paid by Ada Lovelace`,
+    String.raw`Amount \$42\.42 Payment method Sandbox bank account`,
     `Received ${at} Added to your account ${at}`,
     String.raw`Reference [\dA-F]{4}-[\dA-F]{4} Full reference [\da-f-]{36} Reference at Acme Water [\da-f-]{36}`,
     String.raw`Questions\? Contact Acme Water: \+1 555 0100`,

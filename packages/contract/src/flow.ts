@@ -151,23 +151,7 @@ export const FlowSession = Type.Object({
     'The payment of this session, if there is one: the page opens on it.',
   ),
   ...t.optional({
-    receipt: Type.Object(
-      {
-        payer_name: t.string(),
-        mailed_to: Type.Optional(
-          t.string(
-            'The masked address that the receipt is mailed to, where the platform sends mail.',
-          ),
-        ),
-        refunded_in_cents: Type.Optional(
-          Type.Integer({ description: 'What of the payment went back to its customer.' }),
-        ),
-      },
-      {
-        description:
-          'The payer, for the receipt; only with a payment of this session that has succeeded.',
-      },
-    ),
+    refunded_in_cents: t.whole('What of a payment that has succeeded went back to its customer.'),
     next_payment_id: t.platformPaymentId(
       'The id that the next payment of this customer for this account will have; absent while one is processing. The confirm names it: repeated with it, it makes one payment, whatever either side has lost in between.',
     ),

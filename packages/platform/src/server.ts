@@ -246,7 +246,7 @@ function openCheckout(ground: Ground, driving: Driving) {
   const answers = openAnswers({ database, clock, log });
   const answered = keepAttempts({ attempts: answers, clock, signal });
   closers.push(() => answered);
-  const sessions = openSessions({ ...base, funding, sealer, mails: config.mail !== undefined });
+  const sessions = openSessions({ ...base, funding });
   const lost = new LostPayments({ database, registry, funding, clock, log, metrics });
   const payments = openPayments({
     ...base,

@@ -54,8 +54,6 @@ test('two thousand secrets that nobody issued take a handful of statements, one 
     registry: {} as PartnerRegistry,
     client: { getAccount: neverAsked, getBalance: neverAsked },
     funding: { methods: neverAsked, actionOf: neverAsked },
-    sealer: {} as Sealer,
-    mails: false,
     clock: systemClock,
   });
   const guesses = Array.from({ length: 2_000 }, () => newSecret('dbs_'));

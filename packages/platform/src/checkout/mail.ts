@@ -161,7 +161,7 @@ async function sendOne(
   const { database, registry, sealer, mail, log } = dependencies;
   const claimed = [platform_payment_id, queued_at];
   const content = await findPayment(database, platform_payment_id);
-  const payer = content && (await payerOf(database, sealer, content, null));
+  const payer = content && (await payerOf(database, sealer, content));
   // No customer confirmed this payment, or the customer was erased: there is no recipient.
   if (content === undefined || payer === undefined) {
     await database.query(giveUpStatement, claimed);

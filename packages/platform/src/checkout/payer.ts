@@ -3,25 +3,18 @@ import { sql, type Database } from '@duebridge/runtime';
 import type { Sealer } from '../partners/seal.ts';
 
 const payerStatement = sql(`
-   SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1 AND flow_id = coalesce($2::bytea, flow_id)`);
+   SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1`);
 const customerStatement = sql(`
    SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2`);
 
-/**
- * The payer of a partner's payment; undefined for one that nobody confirmed, and for a person who was erased. `flow_id`: of the caller,
- * who learns nothing of another flow's payment; null for the platform itself.
- */
+/** The payer of a partner's payment; undefined for one that nobody confirmed, and for a person who was erased. */
 export async function payerOf(
   database: Database,
   sealer: Sealer,
   { platform_payment_id, partner_id }: { platform_payment_id: string; partner_id: string },
-  flow_id: Buffer | null,
-): Promise<
-  { readonly first_name: string; readonly last_name: string; readonly email: string } | undefined
-> {
+): Promise<{ readonly email: string } | undefined> {
   const [payer] = await database.query<{ customer_id: string }>(payerStatement, [
     platform_payment_id,
-    flow_id,
   ]);
   if (payer === undefined) return undefined;
   const [row] = await database.query<{ customer_id: string; sealed: string | null }>(

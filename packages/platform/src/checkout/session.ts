@@ -26,7 +26,6 @@ import {
 import type { Funds } from '../funding/funds.ts';
 import { refundedCents } from '../money/refunds.ts';
 import { maskAccountId } from '../mask.ts';
-import { plainText } from '../plain-text.ts';
 import type { PartnerClient } from '../partners/client.ts';
 import {
   billerLogo,
@@ -34,11 +33,8 @@ import {
   type Partner,
   type PartnerRegistry,
 } from '../partners/registry.ts';
-import type { Sealer } from '../partners/seal.ts';
 import { payableAccount, withAction } from './confirm.ts';
-import { payerOf } from './payer.ts';
 import { hashSecret, isSecret, newSecret } from './secrets.ts';
-import type { PaymentRow } from '../store/payments.ts';
 
 /** Life of a session: enough to read a bill and see most payments end, and no longer than a person stays at the page. */
 const SESSION_MINUTES = 60;
@@ -89,12 +85,9 @@ export function openSessions(options: {
   registry: PartnerRegistry;
   client: Pick<PartnerClient, 'getAccount' | 'getBalance'>;
   funding: Pick<Funds, 'methods' | 'actionOf'>;
-  sealer: Sealer;
-  /** Whether receipts are mailed. */
-  mails: boolean;
   clock: Clock;
 }) {
-  const { database, registry, client, funding, sealer, mails, clock } = options;
+  const { database, registry, client, funding, clock } = options;
   const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
   const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
   /** The bill, read within this many milliseconds in total. */
@@ -112,7 +105,7 @@ export function openSessions(options: {
     // Before the payments are read: an id whose place is taken in between makes no payment, and gives the one that is there.
     const next = await nextPaymentId(database, session, clock.now());
     const { standing, latest } = await flowAsItStands(database, session);
-    const [bill, payment, receipt] = await Promise.all([
+    const [bill, payment, refunded_in_cents] = await Promise.all([
       standing === undefined
         ? billWithin(BILL_DEADLINE_MS, partner, session)
         : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
@@ -120,9 +113,7 @@ export function openSessions(options: {
             throw error;
           }),
       standing === undefined ? null : withAction(standing, funding),
-      standing?.status === 'succeeded'
-        ? receiptOf(database, sealer, standing, session, mails)
-        : undefined,
+      standing?.status === 'succeeded' ? refundedCents(database, standing.platform_payment_id) : 0,
     ]);
     const logo = billerLogo(partner, session.biller_id);
     return {
@@ -142,7 +133,7 @@ export function openSessions(options: {
       account: { masked_account_id: maskAccountId(session.account_id), ...bill },
       funding_methods: [...funding.methods({ ...session, mode: partner.mode })],
       payment,
-      ...(receipt === undefined ? {} : { receipt }),
+      ...(refunded_in_cents > 0 && { refunded_in_cents }),
       ...(standing?.status === 'processing' ? {} : { next_payment_id: next }),
       ...(latest?.status === 'succeeded' && latest.posted_at !== null
         ? {
@@ -229,25 +220,6 @@ function secretLookUp<Row>(
 ): (secret: string | undefined) => Promise<Row | undefined> {
   const lookUp = digestLookUp<Row>(database, statement, column);
   return async (secret = '') => (isSecret(prefix, secret) ? lookUp(hashSecret(secret)) : undefined);
-}
-
-/** Who paid, for the receipt. Nobody learns a name before there is something to receipt. */
-async function receiptOf(
-  database: Database,
-  sealer: Sealer,
-  payment: PaymentRow,
-  { flow_id }: PayableSession,
-  mails: boolean,
-): Promise<FlowSession['receipt']> {
-  const payer = await payerOf(database, sealer, payment, flow_id);
-  if (payer === undefined) return undefined;
-  const refunded_in_cents = await refundedCents(database, payment.platform_payment_id);
-  const [name = '', domain = ''] = payer.email.split(/@(?=[^@]*$)/);
-  return {
-    payer_name: plainText(`${payer.first_name} ${payer.last_name}`),
-    ...(refunded_in_cents > 0 && { refunded_in_cents }),
-    ...(mails ? { mailed_to: `${Array.from(name)[0] ?? ''}•••@${domain}` } : {}),
-  };
 }
 
 /** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */

@@ -19,7 +19,6 @@ import {
   nameOf,
   paymentOf,
   reads,
-  receipts,
   refusesAmount,
   sends,
   stops,
@@ -311,18 +310,6 @@ export class Flow {
     this.#lastUpdate = text;
     this.site.send({ type: 'payment', payment: change });
     if (payment.failure === 'duplicate') this.#tell('duplicate_payment');
-    if (payment.status === 'succeeded' && !this.state.screen.bill?.session.receipt)
-      void this.#readReceipt();
-  }
-
-  /** The session contains the payer only now. Without the name the receipt is still good for everything but the payer's files. */
-  async #readReceipt(): Promise<void> {
-    try {
-      const { receipt } = await this.#renewed(() => this.api.session());
-      this.apply(receipts(receipt ? { receipt } : {}));
-    } catch (error) {
-      callError(error);
-    }
   }
 
   // Saying so ---------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import { Facts, Leave, Press, Sign, Sum, Title, type Props } from './elements.ts
 import { Act } from './funding.tsx';
 import type { Language } from './i18n.ts';
 import { leftDue, methodOf, type Bill } from './state.ts';
-import { plainText } from './text.ts';
 
 export function Status(props: Props<'status'>): VNode {
   return props.screen.payment.status === 'processing' ? OnItsWay(props) : Ended(props);
@@ -105,7 +104,7 @@ function Ended({ flow, words, screen }: Props<'status'>): VNode {
 export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
   const { say, money, instant } = words;
   const { payment, bill } = screen;
-  const { account, biller, receipt } = bill.session;
+  const { account, biller, refunded_in_cents: refunded } = bill.session;
   const left = leftDue(bill, payment);
   const details = useRef<HTMLDetailsElement>(null);
   // Paper shows the whole receipt.
@@ -121,9 +120,6 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
       <Title>{say('receipt_title')}</Title>
       <Paid {...{ words, payment, bill }} />
       <Facts rows={[[say('left_due'), left === undefined ? undefined : money(left)], reference]} />
-      {receipt?.mailed_to !== undefined && (
-        <p class="small">{say('mailed_to', { address: plainText(receipt.mailed_to) })}</p>
-      )}
       <details ref={details}>
         <summary>{say('details')}</summary>
         {/* Everything that a customer needs to talk to the biller about it, in reading order. */}
@@ -132,12 +128,8 @@ export function Receipt({ flow, words, screen }: Props<'receipt'>): VNode {
             [say('pay_to'), biller.name],
             [say('account'), account.masked_account_id],
             [say('amount'), money(payment.amount_in_cents)],
-            [
-              say('refunded'),
-              receipt?.refunded_in_cents ? money(receipt.refunded_in_cents) : undefined,
-            ],
+            [say('refunded'), refunded === undefined ? undefined : money(refunded)],
             [say('method'), methodLabel(bill, payment)],
-            [say('paid_by'), receipt && plainText(receipt.payer_name)],
             [say('initiated'), instant(payment.initiated_at ?? payment.created_at)],
             [say('posted'), payment.posted_at === null ? undefined : instant(payment.posted_at)],
             reference,

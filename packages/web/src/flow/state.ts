@@ -178,14 +178,6 @@ export const hears =
   (state) =>
     state.screen.bill ? paid(state, state.screen.bill, payment) : state;
 
-/** What the session says after the payment succeeded: who paid, and where the receipt is sent. */
-export const receipts = (receipt: Pick<FlowSession, 'receipt'>): Move =>
-  // Its balance is another one now: what the payment leaves due follows from the one that was paid.
-  from('receipt', ({ bill, ...screen }) => ({
-    ...screen,
-    bill: { ...bill, session: { ...bill.session, ...receipt } },
-  }));
-
 export const isSlow: Move = from('status', (screen) => ({ ...screen, slow: true }));
 
 export const stops = (problem: Problem): Move =>
