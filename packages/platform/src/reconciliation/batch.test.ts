@@ -20,7 +20,8 @@ import {
   type EngineRig,
   type ScriptedPartner,
 } from '../../test/engine-rig.ts';
-import { compareLines, readExport } from './export-file.ts';
+import { compareLines } from './compare.ts';
+import { readExport } from './export-file.ts';
 import { openReconciliations, reconcileBatch as reconcile, reconcileFile } from './reconcile.ts';
 import { statementOf, type StatementLine } from './statement.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';

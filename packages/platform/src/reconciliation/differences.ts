@@ -25,9 +25,9 @@ const MAX_ROWS = 5_000;
 const upsertStatement = sql(`
    INSERT INTO duebridge_platform.differences AS d
           (difference_id, platform_batch_id, partner_id, platform_payment_id, kind, here, there, amount_in_cents, seen_at)
-   SELECT u.id, $1, $2, u.payment, u.kind, u.here, u.there, p.amount_in_cents, $8::timestamptz
-     FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (id, payment, kind, here, there)
-     LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.payment AND p.partner_id = $2
+   SELECT u.id, $1, $2, u.platform_payment_id, u.kind, u.here, u.there, p.amount_in_cents, $4::timestamptz
+     FROM jsonb_to_recordset($3::jsonb) AS u (id uuid, platform_payment_id text, kind text, here text, there text)
+     LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.platform_payment_id AND p.partner_id = $2
    ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
    DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`);
 const goneStatement = sql(`
@@ -51,17 +51,9 @@ export async function keepDifferences(
   const { platform_batch_id, partner_id, differences, actor } = run;
   const [clock] = await on.query<{ now: string }>('SELECT clock_timestamp()::text AS now');
   for (let from = 0; from < differences.length; from += MAX_ROWS) {
-    const some = differences.slice(from, from + MAX_ROWS);
-    await on.query(upsertStatement, [
-      platform_batch_id,
-      partner_id,
-      some.map(() => uuidv7()),
-      some.map((one) => one.platform_payment_id),
-      some.map((one) => one.kind),
-      some.map((one) => one.here),
-      some.map((one) => one.there),
-      clock?.now,
-    ]);
+    const some = differences.slice(from, from + MAX_ROWS).map((one) => ({ ...one, id: uuidv7() }));
+    const rows = JSON.stringify(some);
+    await on.query(upsertStatement, [platform_batch_id, partner_id, rows, clock?.now]);
   }
   const gone = await on.query(goneStatement, [platform_batch_id, actor, clock?.now]);
   return gone.length;

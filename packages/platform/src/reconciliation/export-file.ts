@@ -1,8 +1,6 @@
 /**
- * A partner's export of a batch, read as it arrives and compared with our lines: a file of a million lines holds nobody up.
- *
- * enters: `platform_payment_id,status,amount_in_cents` in pieces, and the lines of our own batch page by page.  leaves: the
- *         differences.  holds: after each piece and each page the event loop gets a turn, and nothing is sorted.
+ * A partner's export of a batch, `platform_payment_id,status,amount_in_cents`, read as it arrives: after each piece the event loop gets a turn, so
+ * that a file of a million lines holds nobody up. compare.ts compares it.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import {
@@ -11,9 +9,8 @@ import {
   PlatformPaymentId,
   Refusal,
   type Detail,
-  type Difference,
-  type PaymentStatus,
 } from '@duebridge/contract';
+import type { TheirLine } from './compare.ts';
 import type { StatementLine } from './statement.ts';
 
 const idCheck = compileCheck(PlatformPaymentId);
@@ -22,19 +19,10 @@ const MAX_DETAILS = 20;
 /** Largest file, in bytes: a million lines. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-/** What an export says of one payment. */
-interface TheirLine {
-  readonly status: PaymentStatus;
-  readonly amount_in_cents: number;
-  /** How often the id occurs; the amounts are added up. */
-  readonly lines: number;
-}
-
-/** An export, by ids. */
-export type ExportFile = ReadonlyMap<string, TheirLine>;
-
-/** Reads an export that arrives in pieces; a heading is skipped. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST. */
-export async function readExport(file: AsyncIterable<Uint8Array>): Promise<ExportFile> {
+/** Reads an export that arrives in pieces, by ids; a heading is skipped. Throws Refusal PAYLOAD_TOO_LARGE, and INVALID_REQUEST. */
+export async function readExport(
+  file: AsyncIterable<Uint8Array>,
+): Promise<ReadonlyMap<string, TheirLine>> {
   const lines = new Map<string, TheirLine>();
   const details: Detail[] = [];
   let number = 0;
@@ -99,57 +87,4 @@ function lineOf(text: string): StatementLine | null | undefined {
     isPaymentStatus(status)
     ? { platform_payment_id, status, amount_in_cents: Number(amount) }
     : undefined;
-}
-
-/** The comparison of two sides. */
-export interface Compared {
-  /** Payments that either side has: the number that differences are counted against. */
-  readonly compared: number;
-  /** Of our payments, in the order of their ids; then of what only the partner has, in the order of its file. */
-  readonly differences: Difference[];
-}
-
-/** Compares our lines, page by page, with an export. An id that occurs twice there counts with the sum of its amounts. */
-export async function compareLines(
-  ours: AsyncIterable<readonly StatementLine[]> | Iterable<readonly StatementLine[]>,
-  lines: ExportFile,
-): Promise<Compared> {
-  const there = new Map(lines);
-  const differences: Difference[] = [];
-  let compared = there.size;
-  for await (const page of ours) {
-    for (const line of page) {
-      const other = there.get(line.platform_payment_id);
-      there.delete(line.platform_payment_id);
-      if (other === undefined) compared += 1;
-      differences.push(...compareLine(line, other));
-    }
-    await turn();
-  }
-  for (const [platform_payment_id, { status }] of there) {
-    differences.push({ platform_payment_id, kind: 'missing_here', here: null, there: status });
-  }
-  return { compared, differences };
-}
-
-function compareLine(line: StatementLine, other: TheirLine | undefined): Difference[] {
-  const { platform_payment_id, status, amount_in_cents } = line;
-  if (other === undefined) {
-    return [{ platform_payment_id, kind: 'missing_there', here: status, there: null }];
-  }
-  const differences: Difference[] = [];
-  if (other.status !== status) {
-    differences.push({ platform_payment_id, kind: 'status', here: status, there: other.status });
-  }
-  if (other.amount_in_cents !== amount_in_cents || other.lines > 1) {
-    const times = other.lines > 1 ? ` in ${other.lines} lines` : '';
-    const there = `${other.amount_in_cents}${times}`;
-    differences.push({
-      platform_payment_id,
-      kind: 'amount',
-      here: String(amount_in_cents),
-      there,
-    });
-  }
-  return differences;
 }

@@ -19,8 +19,8 @@ import {
 import { sql, type Clock, type Database } from '@duebridge/runtime';
 import { note } from '../store/audit.ts';
 import { keepDifferences } from './differences.ts';
-import { comparePayment, otherThan } from './compare-payment.ts';
-import { compareLines, readExport } from './export-file.ts';
+import { compareLines, comparePayment, otherThan } from './compare.ts';
+import { readExport } from './export-file.ts';
 import { readStatement, REACHED_THE_PARTNER, withLines } from './batch.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { NotSent, PartnerClient } from '../partners/client.ts';
@@ -54,13 +54,6 @@ interface Progress {
   of: number;
 }
 
-/** A comparison that somebody asked for. */
-interface Run {
-  readonly progress: Progress;
-  readonly result: Promise<Reconciliation>;
-  endedAt?: number;
-}
-
 /** Comparisons by reading each payment, which go on while nobody waits. */
 export interface Reconciliations {
   /**
@@ -77,26 +70,25 @@ export interface Reconciliations {
 export function openReconciliations(dependencies: ReconcileDependencies): Reconciliations {
   const { clock } = dependencies;
   const stopping = new AbortController();
+  const { signal } = stopping;
+  type Run = { readonly progress: Progress; readonly result: Promise<Reconciliation> };
   const runs = new Map<string, Run>();
 
   const begin = (platform_batch_id: string, actor: string): Run => {
     const progress: Progress = { compared: 0, of: 0 };
-    const { signal } = stopping;
     const result = reconcileBatch(dependencies, platform_batch_id, actor, { progress, signal });
-    const run: Run = { progress, result };
-    const ended = (): void => {
-      run.endedAt = clock.monotonic();
-    };
-    result.then(ended, ended);
+    const run = { progress, result };
     runs.set(platform_batch_id, run);
+    const forget = async (): Promise<void> => {
+      await clock.sleep(RESULT_MS, signal);
+      if (runs.get(platform_batch_id) === run) runs.delete(platform_batch_id);
+    };
+    result.then(forget, forget);
     return run;
   };
 
   return {
     async compare(platform_batch_id, actor) {
-      for (const [id, { endedAt }] of runs) {
-        if (endedAt !== undefined && clock.monotonic() - endedAt > RESULT_MS) runs.delete(id);
-      }
       const run = runs.get(platform_batch_id) ?? begin(platform_batch_id, actor);
       const waited = new AbortController();
       const late = clock.sleep(ANSWER_MS, waited.signal).then(() => undefined);
