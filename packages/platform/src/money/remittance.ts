@@ -12,7 +12,7 @@
  * channel may have it; `sent`: the channel has it, or people do; `paid`; `returned`: it was refused, or sent back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents, Refusal, type Mode } from '@duebridge/contract';
+import { formatCents, Refusal, type Mode, type RemittanceView } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -102,35 +102,41 @@ const owedStatement = sql(`
     GROUP BY s.biller_id ORDER BY s.biller_id`);
 const digestStatement = sql(`
    SELECT statement ->> 'sha256' AS sha256 FROM duebridge_platform.batches WHERE platform_batch_id = $1`);
-const carryStatement = sql(`
-   UPDATE duebridge_platform.remittances AS r SET carried_to = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
-    WHERE r.partner_id = $1 AND r.biller_id = u.biller_id AND r.state IN ('carried', 'returned') AND r.carried_to IS NULL
-    RETURNING r.biller_id, r.net_in_cents AS cents`);
-const deductStatement = sql(`
-   UPDATE duebridge_platform.deductions AS d SET remittance_id = u.id FROM unnest($2::text[], $3::text[]) AS u (id, biller_id)
-    WHERE d.partner_id = $1 AND d.biller_id = u.biller_id AND d.remittance_id IS NULL
-    RETURNING d.biller_id, d.amount_in_cents AS cents`);
-const minimaStatement = sql(`
-   SELECT o.biller_id, o.minimum_in_cents AS cents FROM duebridge_platform.payouts o WHERE o.partner_id = $1`);
+/**
+ * Remittances of shares, `$5`, with what earlier remittances carried, and less what is taken off. One below the minimum of its biller is carried
+ * itself, unless `$6`: the biller has no next one.
+ */
 const makeStatement = sql(`
-   INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
-          deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
-   SELECT u.id, $1, $2, u.biller_id, u.payments, u.gross, u.deducted, u.carried, u.net, $3, $4::date, u.state
-     FROM jsonb_to_recordset($5::jsonb)
-          AS u (id text, biller_id text, payments int, gross bigint, deducted bigint, carried bigint, net bigint, state text)`);
+   WITH u AS (
+     SELECT u.*, coalesce(o.minimum_in_cents, 1) AS least
+       FROM jsonb_to_recordset($5::jsonb) AS u (id text, biller_id text, payments int, gross bigint)
+       LEFT JOIN duebridge_platform.payouts o ON o.partner_id = $2 AND o.biller_id = u.biller_id
+   ), carried AS (
+     UPDATE duebridge_platform.remittances AS r SET carried_to = u.id FROM u
+      WHERE r.partner_id = $2 AND r.biller_id = u.biller_id AND r.state IN ('carried', 'returned') AND r.carried_to IS NULL
+      RETURNING u.id, r.net_in_cents AS cents
+   ), deducted AS (
+     UPDATE duebridge_platform.deductions AS d SET remittance_id = u.id FROM u
+      WHERE d.partner_id = $2 AND d.biller_id = u.biller_id AND d.remittance_id IS NULL
+      RETURNING u.id, d.amount_in_cents AS cents
+   ), s AS (
+     SELECT u.*, coalesce(d.cents, 0) AS deducted, coalesce(c.cents, 0) AS carried, u.gross - coalesce(d.cents, 0) + coalesce(c.cents, 0) AS net
+       FROM u LEFT JOIN (SELECT id, sum(cents)::bigint AS cents FROM carried GROUP BY id) AS c USING (id)
+       LEFT JOIN (SELECT id, sum(cents)::bigint AS cents FROM deducted GROUP BY id) AS d USING (id)
+   ), made AS (
+     INSERT INTO duebridge_platform.remittances AS made (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+            deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state)
+     SELECT s.id, $1, $2, s.biller_id, s.payments, s.gross, s.deducted, s.carried, s.net, $3, $4::date,
+            CASE WHEN s.net >= s.least OR ($6 AND s.net > 0) THEN 'due' ELSE 'carried' END FROM s
+     RETURNING made.net_in_cents
+   )
+   SELECT made.net_in_cents FROM made`);
 
 interface ClosedBatch {
   readonly platform_batch_id: string;
   readonly partner_id: string;
   readonly cutoff_at: string;
   readonly is_compared: boolean;
-}
-
-/** What a biller is owed for a batch. */
-interface Share {
-  readonly biller_id: string;
-  readonly payments: number;
-  readonly gross: number;
 }
 
 /** Why a batch is not remitted yet, in words for `money`; undefined when it is. */
@@ -155,8 +161,13 @@ async function makeIn(
   { platform_batch_id, partner_id, cutoff_at }: ClosedBatch,
   now: number,
 ): Promise<string | undefined> {
-  type Owed = Share & { readonly booked: number };
-  const owed = await tx.query<Owed>(owedStatement, [platform_batch_id]);
+  interface Share {
+    readonly biller_id: string;
+    readonly payments: number;
+    readonly gross: number;
+    readonly booked: number;
+  }
+  const owed = await tx.query<Share>(owedStatement, [platform_batch_id]);
   const wrong = owed.find(({ gross, booked }) => gross !== booked);
   // Funds are captured after the batch has closed, too.
   if (wrong !== undefined) {
@@ -164,51 +175,17 @@ async function makeIn(
   }
   if ((await tx.query(claimStatement, [platform_batch_id])).length === 0) return undefined;
   const [digest] = await tx.query<{ sha256: string }>(digestStatement, [platform_batch_id]);
-  const minima = await tx.query<Part>(minimaStatement, [partner_id]);
-  const least = new Map(minima.map(({ biller_id, cents }) => [biller_id, cents]));
-  const rows = (await withRest(tx, partner_id, owed, now)).map((one) => ({
-    ...one,
-    state: one.net >= (least.get(one.biller_id) ?? 1) ? 'due' : 'carried',
-  }));
+  const shares = owed.map((one) => ({ ...one, id: uuidv7({ msecs: now }) }));
   const due_on =
     // Money of a test registration goes to no bank: nobody has to wait for its days.
     partner.mode === 'test'
       ? dayOf(now)
       : bankDayFrom(dayAfter(windowDay(partner, Date.parse(cutoff_at))));
   const of = [platform_batch_id, partner_id, digest?.sha256 ?? '', due_on];
-  await tx.query(makeStatement, [...of, JSON.stringify(rows)]);
-  const detail = { platform_batch_id, billers: rows.length };
+  await tx.query(makeStatement, [...of, JSON.stringify(shares), false]);
+  const detail = { platform_batch_id, billers: shares.length };
   await note(tx, { actor: ACTOR, event: 'batch_remitted', partner_id, detail });
   return undefined;
-}
-
-interface Part {
-  readonly biller_id: string;
-  readonly cents: number;
-}
-
-/** Takes what earlier remittances carried and what is taken off into the remittances of these shares, each under an id of its own. */
-async function withRest(
-  tx: Queryable,
-  partner_id: string,
-  shares: readonly Share[],
-  now: number,
-): Promise<(Share & Record<'deducted' | 'carried' | 'net', number> & { readonly id: string })[]> {
-  const made = shares.map((one) => ({ ...one, id: uuidv7({ msecs: now }) }));
-  const ids = [made.map(({ id }) => id), made.map(({ biller_id }) => biller_id)];
-  const sums = async (statement: typeof carryStatement): Promise<Map<string, number>> => {
-    const sum = new Map<string, number>();
-    for (const { biller_id, cents } of await tx.query<Part>(statement, [partner_id, ...ids])) {
-      sum.set(biller_id, (sum.get(biller_id) ?? 0) + cents);
-    }
-    return sum;
-  };
-  const [carries, deducts] = [await sums(carryStatement), await sums(deductStatement)];
-  return made.map((one) => {
-    const carried = carries.get(one.biller_id) ?? 0;
-    const deducted = deducts.get(one.biller_id) ?? 0;
-    return { ...one, carried, deducted, net: one.gross - deducted + carried };
-  });
 }
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
@@ -244,18 +221,18 @@ export function payOut(
         `Batch ${batch.platform_batch_id} is not remitted yet: what the biller is owed is part of its remittance`,
       );
     }
-    const none = { biller_id, payments: 0, gross: 0 };
-    const [rest] = await withRest(tx, partner_id, [none], now);
-    if (rest === undefined || rest.net === 0) throw conflict('This biller is owed nothing');
-    const { id, net: net_in_cents } = rest;
+    const id = uuidv7({ msecs: now });
+    const none = JSON.stringify([{ id, biller_id, payments: 0, gross: 0 }]);
+    // No batch: an id of the same form, which no batch has.
+    const of = [`rest-${id}`, partner_id, '', dayOf(now), none, true];
+    const [rest] = await tx.query<{ net_in_cents: number }>(makeStatement, of);
+    const { net_in_cents = 0 } = rest ?? {};
+    if (net_in_cents === 0) throw conflict('This biller is owed nothing');
     if (net_in_cents < 0) {
       throw conflict(
         `This biller has received ${formatCents(-net_in_cents)} too much: it pays that back outside the platform`,
       );
     }
-    const rows = JSON.stringify([{ ...rest, state: 'due' }]);
-    // No batch: an id of the same form, which no batch has.
-    await tx.query(makeStatement, [`rest-${id}`, partner_id, '', dayOf(now), rows]);
     const detail = { remittance_id: id, biller_id, net_in_cents, reason };
     await note(tx, { actor, event: 'rest_paid_out', partner_id, detail });
     return id;
@@ -340,17 +317,15 @@ const triedStatement = sql(`
     WHERE r.remittance_id = $1 AND r.state = 'sending' AND o.partner_id = r.partner_id AND o.biller_id = r.biller_id AND NOT o.held
     RETURNING r.way, o.sealed`);
 
-interface OpenRemittance {
-  readonly remittance_id: string;
-  readonly partner_id: string;
-  readonly biller_id: string;
-  readonly net_in_cents: number;
-  readonly state: 'sending' | 'sent';
+type OpenRemittance = Pick<
+  RemittanceView,
+  'remittance_id' | 'partner_id' | 'biller_id' | 'net_in_cents' | 'state'
+> & {
   readonly tries: number;
   /** By which it was tried first; null before that. */
   readonly way: string | null;
   readonly mode: Mode;
-}
+};
 
 /** Sends one, or asks for it when it may have been sent before. */
 async function send(remitting: Remitting, one: OpenRemittance): Promise<void> {

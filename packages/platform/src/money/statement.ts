@@ -29,11 +29,14 @@ const paymentsStatement = sql(`
    SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
     WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded'
     ORDER BY p.platform_payment_id LIMIT ${PAGE}`);
-const deductionsStatement = sql(`
-   SELECT platform_payment_id, kind, -amount_in_cents AS amount_in_cents, reason AS note FROM duebridge_platform.deductions
-    WHERE remittance_id = $1 ORDER BY deduction_id`);
-const carriedStatement = sql(`
-   SELECT remittance_id AS note, net_in_cents AS amount_in_cents FROM duebridge_platform.remittances WHERE carried_to = $1 ORDER BY remittance_id`);
+/** What is taken off, and what was carried from earlier ones. */
+const restStatement = sql(`
+   SELECT s.kind, s.platform_payment_id, '' AS payment_id, '' AS account_id, s.amount_in_cents, s.note
+     FROM (SELECT d.kind, d.deduction_id AS id, d.platform_payment_id, -d.amount_in_cents AS amount_in_cents, d.reason AS note
+             FROM duebridge_platform.deductions d WHERE d.remittance_id = $1
+           UNION ALL
+           SELECT 'carried', r.remittance_id, '', r.net_in_cents, r.remittance_id FROM duebridge_platform.remittances r WHERE r.carried_to = $1) AS s
+    ORDER BY s.kind = 'carried', s.id`);
 
 /** Remittances, newest first; those made before that of the id `cursor`, at most `limit` (default 100). */
 export function listRemittances(
@@ -90,22 +93,7 @@ export async function* linesOf(
     above = page.at(-1)?.platform_payment_id ?? '';
     if (page.length < PAGE) break;
   }
-  const none = { payment_id: '', account_id: '' };
-  type Deduction = Pick<StatementLine, 'platform_payment_id' | 'amount_in_cents' | 'note'> & {
-    readonly kind: 'refund' | 'return' | 'correction';
-  };
-  const deductions = await database.query<Deduction>(deductionsStatement, [remittance_id]);
-  type Carried = Pick<StatementLine, 'amount_in_cents' | 'note'>;
-  const carried = await database.query<Carried>(carriedStatement, [remittance_id]);
-  yield counted([
-    ...deductions.map((one) => ({ ...none, ...one })),
-    ...carried.map((one) => ({
-      ...none,
-      kind: 'carried' as const,
-      platform_payment_id: '',
-      ...one,
-    })),
-  ]);
+  yield counted(await database.query<StatementLine>(restStatement, [remittance_id]));
   if (sum !== net_in_cents) {
     throw new Error(`the statement of ${remittance_id} adds up to ${sum}, not to ${net_in_cents}`);
   }
