@@ -4,12 +4,11 @@
  */
 import type { Json } from '@duebridge/contract';
 import { seededRandom } from '@duebridge/runtime/testing';
-import type { PartnerRow } from './history.ts';
 import type { Partner } from '../../packages/platform/src/partners/registry.ts';
 import { healthyDatabase, type SimulatedPostgres } from './database.ts';
 import { History } from './history.ts';
 import { healthyNetwork } from './network.ts';
-import type { Request, Response, SimulatedPartner } from './partners.ts';
+import { ModelPartner, type Request, type Response } from './partners.ts';
 import { World } from './time.ts';
 import { confirmOf, Processor, WorkerProcess, type Surroundings } from './worker.ts';
 import { registration } from './stage.ts';
@@ -58,67 +57,38 @@ const SETTLE_MS = 100;
 const HEALTHY_CENTS = 300;
 const SICK_CENTS = 100;
 
-/** A partner whose sick payments are those of accounts that are named so. */
-class SickPartner implements SimulatedPartner {
-  readonly name = 'acme';
-  readonly biller_id = 'acme';
-  readonly isWrong = false;
-  readonly isForgetful = false;
-  readonly #world: World;
-  readonly #sick: Sickness;
-  readonly #fails: boolean;
-  readonly #payments = new Map<string, { record: Record<string, Json>; readonly at: number }>();
+/**
+ * A partner whose sick payments are those of accounts that are named so. Like servers that settle a payment when they are asked for it, it
+ * dates a posting by the poll.
+ */
+class SickPartner extends ModelPartner {
+  readonly #at: World;
+  readonly #scene: Pick<Scene, 'sick' | 'fails'>;
+  readonly #since = new Map<string, number>();
+  readonly #ends = new Map<string, Record<string, Json>>();
 
-  constructor(world: World, { sick, fails = false }: Pick<Scene, 'sick' | 'fails'>) {
-    this.#world = world;
-    this.#sick = sick;
-    this.#fails = fails;
+  constructor(world: World, scene: Pick<Scene, 'sick' | 'fails'>) {
+    super(world, 'acme', 'acme', 'none', Number.POSITIVE_INFINITY);
+    this.#at = world;
+    this.#scene = scene;
   }
 
-  async handle(request: Request): Promise<Response> {
-    const { id, body, account_id } = request;
+  override async handle(request: Request): Promise<Response> {
+    const { id, account_id } = request;
     const isSick = account_id === 'sick';
-    const refused = isSick ? await this.#sick(request, this.#world) : undefined;
+    const refused = isSick ? await this.#scene.sick(request, this.#at) : undefined;
     if (refused !== undefined) return refused;
-    const now = new Date(this.#world.now()).toISOString();
-    let known = this.#payments.get(id);
-    if (known === undefined) {
-      if (body === undefined) return refusal(404);
-      const record = {
-        payment_id: `P-${this.#payments.size}`,
-        platform_payment_id: id,
-        ...body,
-        status: 'processing',
-        initiated_at: now,
-        posted_at: null,
-      };
-      known = { record, at: this.#world.elapsed };
-      this.#payments.set(id, known);
+    const answer = await super.handle(request);
+    if (isSick || answer.kind !== 'http' || answer.status !== 200) return answer;
+    const { elapsed } = this.#at;
+    const since = this.#since.get(id) ?? elapsed;
+    this.#since.set(id, since);
+    if (elapsed - since >= SETTLE_MS && !this.#ends.has(id)) {
+      const posted_at = new Date(this.#at.now()).toISOString();
+      const fails = { status: 'failed', failure_reason: 'The account is closed.' };
+      this.#ends.set(id, this.#scene.fails ? fails : { status: 'succeeded', posted_at });
     }
-    const isProcessing = known.record['status'] === 'processing';
-    if (!isSick && isProcessing && this.#world.elapsed - known.at >= SETTLE_MS) {
-      // Like servers that settle a payment when they are asked for it: the posting is dated by the poll.
-      known.record = this.#fails
-        ? { ...known.record, status: 'failed', failure_reason: 'The account is closed.' }
-        : { ...known.record, status: 'succeeded', posted_at: now };
-    }
-    return { kind: 'http', status: 200, json: known.record };
-  }
-
-  heal(): void {
-    // It stays as it is.
-  }
-
-  rows(): Promise<PartnerRow[]> {
-    return Promise.resolve([]);
-  }
-
-  postings(): Promise<{ id: string; cents: number }[]> {
-    return Promise.resolve([]);
-  }
-
-  stop(): Promise<void> {
-    return Promise.resolve();
+    return { ...answer, json: { ...(answer.json as object), ...this.#ends.get(id) } };
   }
 }
 

@@ -117,19 +117,6 @@ test('a statement has 500 rows at most, and two are under way at once, whatever 
   assert.ok((await Promise.all(all)).every(({ kind }) => kind === 'changed'));
   assert.deepEqual(world.statements.at(-1)?.ids, ['p1000']);
   assert.equal(world.statements.length, 3);
-
-  // Few rows wait a tenth of a second for the statement that is under way.
-  const again = Promise.withResolvers<undefined>();
-  world.answer = ({ ids }) => again.promise.then(() => ids);
-  const first = write('first', ADVANCE);
-  await settled();
-  const second = write('second', END);
-  await clock.advance(99);
-  assert.equal(world.statements.length, 4);
-  await clock.advance(1);
-  assert.equal(world.statements.length, 5);
-  again.resolve(undefined);
-  assert.deepEqual(await Promise.all([first, second]), [{ kind: 'changed' }, { kind: 'changed' }]);
 });
 
 test('while the database is away a step waits, and is written when it answers [PL1 LV8]', async () => {
