@@ -32,13 +32,10 @@ const allStatement = sql(
 
 /** The balances of every biller: of one day, or since the book began. */
 export async function readBalances(on: Queryable, day?: string): Promise<MoneyBalances[]> {
-  interface Row {
-    readonly mode: MoneyBalances['mode'];
-    readonly partner_id: string;
-    readonly biller_id: string;
+  type Row = Pick<MoneyBalances, 'mode' | 'partner_id' | 'biller_id'> & {
     readonly account: BookAccount;
     readonly cents: number;
-  }
+  };
   const rows =
     day === undefined
       ? await on.query<Row>(allStatement)

@@ -23,7 +23,7 @@ import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/
 import type { RefundedPart } from '../funding/adapter.ts';
 import type { FundingCallOptions, FundingOrder } from '../funding.ts';
 import { askedBefore, dropAsk, versionOfPayment } from '../store/asks.ts';
-import type { Queryable } from '../store/payments.ts';
+import type { PaymentRow, Queryable } from '../store/payments.ts';
 
 /** What refunding stands on. */
 export interface Refunding {
@@ -51,14 +51,10 @@ const listStatement = sql(`
 const lockStatement = sql(`
    SELECT p.partner_id, p.biller_id, p.funding_method, p.amount_in_cents, p.status, p.settled_at IS NOT NULL AS is_settled
      FROM duebridge_platform.payments p WHERE p.platform_payment_id = $1 FOR NO KEY UPDATE`);
-interface LockedPayment {
-  readonly partner_id: string;
-  readonly biller_id: string;
-  readonly funding_method: string;
-  readonly amount_in_cents: number;
-  readonly status: string;
-  readonly is_settled: boolean;
-}
+type LockedPayment = Pick<
+  PaymentRow,
+  'partner_id' | 'biller_id' | 'funding_method' | 'amount_in_cents' | 'status'
+> & { readonly is_settled: boolean };
 const fundsStatement = sql(`
    SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1`);
 const wentBackStatement = sql(`

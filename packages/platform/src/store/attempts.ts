@@ -18,10 +18,7 @@ import type { Queryable } from './payments.ts';
  * How long an entry waits for more attempts of its payment before it is written: most payments end within it and cost one row.
  */
 const FLUSH_EVERY_MS = 2_000;
-/**
- * Maximum number of payments whose runs are counted in memory; about 30 MB. Beyond this, the one polled longest ago is written
- * out.
- */
+/** Payments whose runs are counted in memory, at most; about 30 MB. Beyond this the oldest of them loses what is not written yet. */
 const MAX_KEPT = 100_000;
 /** Maximum rows per statement. */
 const MAX_ROWS = 500;

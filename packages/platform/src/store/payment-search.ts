@@ -5,33 +5,25 @@
  * holds:  page by page, by keyset. Every filter uses an index, and no index covers a column that changes during a payment's life:
  *         failures and partners' ids are found in the audit, which is append-only, and payments in flight have an index of their own.
  */
-import type { FilterStatus, PaymentSort, PaymentStatus } from '@duebridge/contract';
+import type { FilterStatus, PaymentSearch, PaymentStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { idAfter, idBefore } from '../payment-id.ts';
 import { paymentsWithCases } from './cases.ts';
 import { Conditions } from './conditions.ts';
 import { PAUSED, PAYMENT_COLUMNS, type PaymentRow, type Queryable } from './payments.ts';
 
-/** The filter; an absent field does not filter. */
-export interface PaymentFilter {
-  readonly status?: FilterStatus | undefined;
-  readonly partner_id?: string | undefined;
-  readonly account_id?: string | undefined;
+/** The filter of a request, with its e-mail address as digests; an absent field does not filter. */
+export type PaymentFilter = {
+  readonly [Name in Exclude<keyof PaymentSearch, 'amount_in_cents' | 'email' | 'limit'>]?:
+    | PaymentSearch[Name]
+    | undefined;
+} & {
   readonly amount_in_cents?: number | undefined;
-  /** Confirmed at or after, and before: ISO 8601. */
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  /** An exact id of any kind. */
-  readonly id?: string | undefined;
   /** Payments of the customers with one of these digests of an e-mail address. */
   readonly email_digests?: readonly Buffer[] | undefined;
-  /** Default: `newest`. */
-  readonly sort?: PaymentSort | undefined;
-  /** Id of the last row of the previous page, in the same order. */
-  readonly cursor?: string | undefined;
   /** At most this many rows. */
   readonly limit: number;
-}
+};
 
 /** Maximum number of payments of one person that are searched. */
 const MAX_IDS = 1_000;
