@@ -76,10 +76,7 @@ export class FundingCalls {
       const settled = await funding[act](order, { signal });
       return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
     }
-    const authorization = await funding.authorize(order, { signal });
-    return authorization.kind === 'waits'
-      ? { kind: 'funding_waits', afterMs: authorization.afterMs }
-      : authorization;
+    return funding.authorize(order, { signal });
   }
 
   /** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */

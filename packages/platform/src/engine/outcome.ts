@@ -11,12 +11,9 @@ import type { NotSent } from '../partners/client.ts';
 import {
   judgeRecord,
   reasonText,
-  type Acceptance,
   type Intent,
-  type MismatchField,
-  type Anomaly,
+  type RecordJudgement,
 } from '../partners/payment-record.ts';
-import type { Ending } from '../store/steps.ts';
 
 /** Why an outcome is unknown; a closed list, so that it can label a metric. */
 export type UnknownReason =
@@ -40,16 +37,9 @@ export type UnknownReason =
 /** Why the partner refuses every call until an operator acts (F12, F13, F47, F60, F62). */
 export type HoldReason = 'credentials' | 'scope' | 'certificate' | 'address';
 
-/** Outcomes that any answer about a payment can have, whichever call it answers. */
+/** Outcomes that any answer about a payment can have, whichever call it answers: what its record says, or why it says nothing. */
 export type AnswerOutcome =
-  | {
-      readonly kind: 'processing';
-      readonly acceptance: Acceptance;
-      readonly anomaly: Anomaly | undefined;
-    }
-  | { readonly kind: 'ended'; readonly ending: Ending; readonly anomaly: Anomaly | undefined }
-  | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
-  | { readonly kind: 'mismatch'; readonly field: MismatchField }
+  | Exclude<RecordJudgement, { readonly kind: 'invalid' }>
   | { readonly kind: 'unknown'; readonly reason: UnknownReason }
   | { readonly kind: 'held'; readonly reason: HoldReason };
 

@@ -150,7 +150,7 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
     },
     next: 0,
   });
-  assert.deepEqual(decided(CREATED, { kind: 'funding_waits', afterMs: 77 }), {
+  assert.deepEqual(decided(CREATED, { kind: 'waits', afterMs: 77 }), {
     memory: { tries: 0 },
     next: 77,
   });

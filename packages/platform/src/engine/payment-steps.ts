@@ -22,7 +22,7 @@
  * One file because it is one decision: every rule that moves a payment is read here, in the order of its life.
  */
 import type { PaymentStage, PaymentStatus } from '@duebridge/contract';
-import type { Collection, Hold, SettledFunds } from '../funding.ts';
+import type { Authorization, Collection, Hold, SettledFunds } from '../funding.ts';
 import {
   NO_REASON,
   reasonText,
@@ -112,10 +112,8 @@ export interface AnswerFacts {
 
 /** The events of a payment. */
 export type PaymentEvent =
-  | ({ readonly kind: 'authorized' } & Hold)
-  | { readonly kind: 'declined'; readonly reason: string }
-  /** The customer or the processor has yet to act on the authorization. */
-  | { readonly kind: 'funding_waits'; readonly afterMs: number }
+  /** The port's answer. */
+  | Authorization
   | { readonly kind: 'funding_failed' }
   /** `settled`: what became of the funds, where the payment's status does not say it. */
   | { readonly kind: 'funds_settled'; readonly settled?: SettledFunds | undefined }
@@ -215,7 +213,7 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
       return authorized(payment, event, around);
     case 'declined':
       return declined(payment, event, around);
-    case 'funding_waits':
+    case 'waits':
       return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
       const tries = payment.tries + 1;
