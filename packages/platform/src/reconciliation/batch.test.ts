@@ -11,8 +11,10 @@ import {
   cutoffAfter,
   getBatch,
   listBatches,
+  statementOf,
   windowDay,
   withLines,
+  type StatementLine,
 } from './batch.ts';
 import {
   scriptedPartner,
@@ -23,7 +25,6 @@ import {
 import { compareLines } from './compare.ts';
 import { readExport } from './export-file.ts';
 import { openReconciliations, reconcileBatch as reconcile, reconcileFile } from './reconcile.ts';
-import { statementOf, type StatementLine } from './statement.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
 
 const reconcileBatch = (rig: EngineRig, batch: string): ReturnType<typeof reconcile> =>

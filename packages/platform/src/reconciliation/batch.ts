@@ -7,16 +7,17 @@
 import { createHash } from 'node:crypto';
 import {
   conflict,
+  PAYMENT_STATUSES,
   Refusal,
   type BatchStatement,
   type BatchComparison,
   type BatchView,
   type ListedBatch,
+  type PaymentStatus,
 } from '@duebridge/contract';
 import { sql, type Database, type Transaction } from '@duebridge/runtime';
 import type { Partner } from '../partners/registry.ts';
 import type { Queryable } from '../store/payments.ts';
-import { statementOf, type StatementLine } from './statement.ts';
 
 /** The end of the batch window that holds `now`: the next cut-off of the partner, in milliseconds since 1970. Pure. */
 export function cutoffAfter(
@@ -161,6 +162,42 @@ async function* linesIn(
     if (page.length < LINES_AT_ONCE) break;
   }
   await tx.query('CLOSE batch_lines');
+}
+
+/** One payment as a statement counts it. */
+export interface StatementLine {
+  readonly platform_payment_id: string;
+  readonly status: PaymentStatus;
+  readonly amount_in_cents: number;
+}
+
+/** The statement of these lines, which come in the order of their ids, by byte. Holds sums and a hash: a batch of millions needs no memory. */
+export async function statementOf(
+  platform_batch_id: string,
+  pages: AsyncIterable<readonly StatementLine[]> | Iterable<readonly StatementLine[]>,
+): Promise<BatchStatement> {
+  const hash = createHash('sha256');
+  const totals = new Map<PaymentStatus, { count: number; amount_in_cents: number }>();
+  let count = 0;
+  for await (const page of pages) {
+    for (const { platform_payment_id, status, amount_in_cents } of page) {
+      hash.update(`${platform_payment_id},${status},${amount_in_cents}\n`);
+      count += 1;
+      const total = totals.get(status) ?? { count: 0, amount_in_cents: 0 };
+      total.count += 1;
+      total.amount_in_cents += amount_in_cents;
+      totals.set(status, total);
+    }
+  }
+  return {
+    platform_batch_id,
+    count,
+    totals: PAYMENT_STATUSES.flatMap((status) => {
+      const total = totals.get(status);
+      return total === undefined ? [] : [{ status, ...total }];
+    }),
+    sha256: hash.digest('hex'),
+  };
 }
 
 const BATCH_COLUMNS = 'platform_batch_id, partner_id, opened_at, cutoff_at, closed_at, statement';

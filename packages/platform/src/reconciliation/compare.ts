@@ -8,7 +8,7 @@ import type { NotSent } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import { judgeRecord } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import type { StatementLine } from './statement.ts';
+import type { StatementLine } from './batch.ts';
 
 /** What a partner has of one payment. */
 export interface TheirLine {

@@ -11,7 +11,7 @@ import {
   type Detail,
 } from '@duebridge/contract';
 import type { TheirLine } from './compare.ts';
-import type { StatementLine } from './statement.ts';
+import type { StatementLine } from './batch.ts';
 
 const idCheck = compileCheck(PlatformPaymentId);
 /** Problems named in one answer: enough to fix an export. */
