@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Refusal } from '@duebridge/contract';
 import { accountsKind } from './accounts-csv.ts';
-import { CsvRefused } from './csv.ts';
 import { linesIn } from '../test/kit.ts';
 
 /** The problems of a file, as `line: message`; a valid file has none. */
@@ -10,7 +10,7 @@ async function problems(csv: string, biller_id?: string): Promise<string[]> {
     await linesIn(accountsKind({ biller_id }), csv);
     return [];
   } catch (error) {
-    assert(error instanceof CsvRefused);
+    assert(error instanceof Refusal);
     return error.message.split('\n');
   }
 }

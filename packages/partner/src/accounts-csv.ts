@@ -65,8 +65,7 @@ export function accountsKind(file: AccountsFile = {}): CsvKind<ImportedAccount> 
 
 /**
  * Creates and updates accounts from a CSV text, a thousand a transaction; `open` gives it from the beginning, because it is read twice: one
- * bad line refuses the file (CsvRefused names the bad lines). Throws CsvChanged when the second reading differs, and Refusal
- * INVALID_REQUEST as `importAccounts`. The audit gets one line with the digest of the file. An import can be repeated.
+ * bad line refuses the file. Throws Refusal INVALID_REQUEST that names the bad lines, and as `importAccounts` does. The audit gets one line with the digest of the file. An import can be repeated.
  */
 export async function importAccountsFile(
   database: Database,

@@ -8,7 +8,7 @@
  */
 import crypto from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
-import type { Detail } from '@duebridge/contract';
+import { Refusal, type Detail } from '@duebridge/contract';
 import { CsvError, parse } from 'csv-parse';
 
 /** The text of a file: whole, or in chunks. */
@@ -23,22 +23,10 @@ interface Line<T> {
   readonly problems: readonly string[];
 }
 
-/** A file cannot be used; `problems` names lines as `line 7`. */
-export class CsvRefused extends Error {
-  override readonly name = 'CsvRefused';
-  readonly problems: readonly Detail[];
-  constructor(problems: readonly Detail[]) {
-    super(problems.map(({ path, problem }) => `${path}: ${problem}`).join('\n'));
-    this.problems = problems;
-  }
-}
-
-/** A file that was checked is not the same any more when it is read for the import. */
-export class CsvChanged extends Error {
-  override readonly name = 'CsvChanged';
-  constructor() {
-    super('the file changed while it was imported');
-  }
+/** The refusal of a file; the details name its lines as `line 7`. */
+function refused(details: readonly Detail[]): Refusal {
+  const message = details.map(({ path, problem }) => `${path}: ${problem}`).join('\n');
+  return new Refusal('INVALID_REQUEST', { message, details });
 }
 
 /** How the lines of one kind of file are read. */
@@ -74,23 +62,36 @@ export interface CsvImport<T> {
   readonly progress?: Progress | undefined;
 }
 
-/** Checks a file, then stores it page by page. Throws what `checkCsv` and `csvPages` throw, and what `store` throws. */
+/** Lines of one page: a transaction each. */
+const PAGE_ROWS = 1_000;
+
+/** Checks a file, then stores it page by page. Throws Refusal INVALID_REQUEST that names the bad lines, and what `store` throws. */
 export async function importCsv<T>(file: CsvImport<T>): Promise<void> {
   const { kind, open, store, note, progress } = file;
-  const checked = await checkCsv(kind, open);
-  let stored = 0;
+  const { count, file_sha256 } = await checkCsv(kind, open);
+  let [page, stored]: [T[], number] = [[], 0];
+  const storePage = async (): Promise<void> => {
+    if (page.length === 0) return;
+    await store(page);
+    stored += page.length;
+    progress?.(stored, count);
+    page = [];
+  };
   try {
-    for await (const page of csvPages(kind, open(), checked)) {
-      await store(page);
-      stored += page.length;
-      progress?.(stored, checked.count);
+    for await (const { line, value, problems } of linesOf(kind, open())) {
+      // The file was written to meanwhile.
+      if (problems.length > 0)
+        throw refused([{ path: `line ${line}`, problem: problems.join('; ') }]);
+      page.push(value);
+      if (page.length === PAGE_ROWS) await storePage();
     }
+    await storePage();
   } finally {
-    await note(checked.file_sha256);
+    await note(file_sha256);
   }
 }
 
-/** Reads the lines of a file. Throws CsvRefused for a bad header and for what is not CSV; a bad line is among its results. */
+/** Reads the lines of a file. Throws Refusal for a bad header and for what is not CSV; a bad line is among its results. */
 async function* linesOf<T>(kind: CsvKind<T>, text: CsvText): AsyncGenerator<Line<T>> {
   const options = { bom: true, info: true, relax_column_count: true, skip_empty_lines: true };
   const parser = parse(options);
@@ -122,21 +123,21 @@ async function* linesOf<T>(kind: CsvKind<T>, text: CsvText): AsyncGenerator<Line
     const line = typeof error['lines'] === 'number' ? error['lines'] : 1;
     const problem =
       'is not CSV: a quotation mark opens a cell and does not close it, or stands inside one without being doubled';
-    throw new CsvRefused([{ path: `line ${line}`, problem }]);
+    throw refused([{ path: `line ${line}`, problem }]);
   }
   if (header === undefined) refuseHeader(['is missing: the file is empty']);
 }
 
 function refuseHeader(problems: readonly string[]): void {
   if (problems.length === 0) return;
-  throw new CsvRefused(problems.map((problem) => ({ path: 'line 1', problem })));
+  throw refused(problems.map((problem) => ({ path: 'line 1', problem })));
 }
 
 /** Bad lines that are named; a file may have millions. */
 const MOST_NAMED = 100;
 
 /**
- * Reads a whole file. Throws CsvRefused that names the bad lines, and those whose identity an earlier line has. Of the identities 8 bytes a
+ * Reads a whole file. Throws Refusal that names the bad lines, and those whose identity an earlier line has. Of the identities 8 bytes a
  * line are kept; where two are equal, the file is read again, and those lines are compared by their texts.
  */
 async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText): Promise<CheckedCsv> {
@@ -152,7 +153,7 @@ async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText): Promise<Check
       return before;
     });
   }
-  if (checked.problems.length > 0) throw new CsvRefused(checked.problems);
+  if (checked.problems.length > 0) throw refused(checked.problems);
   return checked;
 }
 
@@ -178,32 +179,6 @@ async function problemsIn<T>(
     problems.push({ path: 'the file', problem: `has ${bad - MOST_NAMED} more bad lines` });
   }
   return { count, file_sha256: digest.digest('hex'), problems };
-}
-
-/** Lines of one page: a transaction each. */
-const PAGE_ROWS = 1_000;
-
-/** Reads a file that was checked, page by page. Throws CsvChanged when it is not the one that was checked. */
-async function* csvPages<T>(
-  kind: CsvKind<T>,
-  text: CsvText,
-  { file_sha256 }: CheckedCsv,
-): AsyncGenerator<T[]> {
-  const digest = crypto.createHash('sha256');
-  let page: T[] = [];
-  try {
-    for await (const { value, problems } of linesOf(kind, digested(text, digest))) {
-      if (problems.length > 0) throw new CsvChanged();
-      page.push(value);
-      if (page.length < PAGE_ROWS) continue;
-      yield page;
-      page = [];
-    }
-  } catch (error) {
-    throw error instanceof CsvRefused ? new CsvChanged() : error;
-  }
-  if (digest.digest('hex') !== file_sha256) throw new CsvChanged();
-  if (page.length > 0) yield page;
 }
 
 async function* digested(text: CsvText, digest: crypto.Hash): AsyncGenerator<string> {

@@ -65,8 +65,8 @@ const differingStatement = sql(`
  * order: also from an export of a platform, with its apostrophes before what a spreadsheet would run as a formula. Only payments that have ended are accepted: end the others on the former server first, or
  * nobody knows which of the two servers posts them.
  *
- * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: CsvRefused names the bad lines.
- * Then a thousand payments a transaction are stored; CsvChanged says that the text is not the one that was checked.
+ * `open` gives the text from its beginning; it is read twice, because one bad line refuses the file: Refusal
+ * INVALID_REQUEST names the bad lines. Then a thousand payments a transaction are stored.
  * Existing ids are left unchanged, so that an import can be repeated. Accounts and balances do not change. The audit gets one line,
  * with the digest of the file that was checked.
  */

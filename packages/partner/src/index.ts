@@ -24,7 +24,7 @@ export {
 } from './account-system.ts';
 export { accountsOverHttp, type AccountServiceOptions } from './accounts-over-http.ts';
 export { importAccountsFile } from './accounts-csv.ts';
-export { CsvRefused, type CsvText } from './csv.ts';
+export type { CsvText } from './csv.ts';
 export { mountPartnerAdmin, type PartnerAdminOptions } from './admin.ts';
 export type { AuthOptions, KeyOptions, OAuthOptions } from './auth.ts';
 export { importFormerPayments, type FormerPaymentsResult } from './former-payments.ts';

@@ -265,7 +265,7 @@ export async function untilOneWaits(database: Database): Promise<void> {
   await until('a wait for a lock', async () => (await database.query(waits)).length > 0);
 }
 
-/** What the lines of a file hold. Throws CsvRefused that names every bad line. */
+/** What the lines of a file hold. Throws Refusal that names every bad line. */
 export async function linesIn<T>(kind: CsvKind<T>, csv: string): Promise<T[]> {
   const lines: T[] = [];
   await importCsv({

@@ -17,7 +17,7 @@ import {
 import type { Command } from 'commander';
 import type { BillerRules } from '../account-system.ts';
 import { variables } from '../variables.ts';
-import { CsvChanged, CsvRefused, type CsvText, type Progress } from '../csv.ts';
+import type { CsvText, Progress } from '../csv.ts';
 
 /** Adds both commands. */
 export function addImports(partner: Command, terminal: Terminal): void {
@@ -82,22 +82,16 @@ async function withFile<T>(
       await close();
     }
   } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
     const shown = name === '-' ? 'standard input' : name;
-    if (error instanceof CsvRefused) {
-      const lines = error.problems.map(({ path, problem }) => `  ${shown}, ${path}: ${problem}`);
-      throw new CommandError(['nothing was imported:', ...lines].join('\n'), exitCodes.failed);
-    }
-    if (!(error instanceof CsvChanged || error instanceof Refusal)) throw error;
-    const details = error instanceof Refusal ? (error.details ?? []) : [];
-    const lines = details.map(({ path, problem }) => `\n  ${path} ${problem}`);
-    const before =
+    const head =
       stored === 0
-        ? ''
-        : `\n${stored} of ${total} ${what} were imported before that, in the order of the file; run the same import again to complete it`;
-    throw new CommandError(
-      `${shown}: ${error.message}${lines.join('')}${before}`,
-      exitCodes.failed,
+        ? 'nothing was imported:'
+        : `${stored} of ${total} ${what} were imported, in the order of the file; run the same import again when the rest is right:`;
+    const lines = (error.details ?? []).map(
+      ({ path, problem }) => `  ${shown}, ${path}: ${problem}`,
     );
+    throw new CommandError([head, ...lines].join('\n'), exitCodes.failed);
   } finally {
     await file.close();
   }
