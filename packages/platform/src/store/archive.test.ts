@@ -15,6 +15,7 @@ import { fillTables } from '../../test/month.ts';
 import { readStatement } from '../reconciliation/batch.ts';
 import { archiveMonths, type ArchivedMonth } from './archive.ts';
 import { auditOfPayment, auditTables } from './audit.ts';
+import { listPayments } from './payment-search.ts';
 import { insertPayment } from './payments.ts';
 
 const PAYMENTS = 5_000;
@@ -136,13 +137,28 @@ test('a month goes to files that were read back, and short rows stay', async () 
 });
 
 async function sample() {
-  const rows = await database.query<{ platform_payment_id: string }>(
+  const rows = await database.query<{ platform_payment_id: string; payment_id: string }>(
     `SELECT platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents, funding_method, status, stage,
             payment_id, failure_reason, ended_by, posted_at, created_at, ended_at, settled_at
        FROM duebridge_platform.payments ORDER BY platform_payment_id LIMIT 100 OFFSET 1950`,
   );
   return { rows };
 }
+
+test('a payment of an archived month is found by the id that the partner gave it, by an index', async () => {
+  const [one] = (await sample()).rows;
+  const { platform_payment_id = '', payment_id = '' } = one ?? {};
+  const find = async (id: string, partner_id?: string): Promise<string[]> => {
+    const rows = await listPayments(database, { id, partner_id, limit: 10 });
+    return rows.map((row) => row.platform_payment_id);
+  };
+  assert.deepEqual(await find(payment_id), [platform_payment_id]);
+  assert.deepEqual(await find(payment_id, 'partner-9'), []);
+  const plan = await database.query<{ 'QUERY PLAN': string }>(
+    `EXPLAIN SELECT 1 FROM duebridge_platform.payments_${name} WHERE payment_id = '${payment_id}'`,
+  );
+  assert.match(JSON.stringify(plan), /Index Scan/);
+});
 
 test('an id of an archived month is still that of its payment', async () => {
   const [one] = (await sample()).rows;

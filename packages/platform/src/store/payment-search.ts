@@ -206,10 +206,29 @@ async function conditionOfId(
             WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`),
         [id, partner_id ?? null],
       );
+      if (rows.length === 0) rows.push(...(await archivedById(on, id, partner_id)));
       const ids = rows.map((found) => found.platform_payment_id);
       return ids.length === 0 ? undefined : ['p.platform_payment_id = ANY(?)', ids];
     }
   }
+}
+
+/** Payments of archived months by the partner's id: their audit is in files, so each of these partitions has an index of its own (archive.ts). */
+async function archivedById(
+  on: Queryable,
+  payment_id: string,
+  partner_id: string | undefined,
+): Promise<{ platform_payment_id: string }[]> {
+  const [archived] = await on.query<{ until_id: string }>(
+    sql(`SELECT until_id FROM duebridge_platform.archives ORDER BY until DESC LIMIT 1`),
+  );
+  if (archived === undefined) return [];
+  return on.query(
+    sql(`
+       SELECT p.platform_payment_id FROM duebridge_platform.payments p
+        WHERE p.payment_id = $1 AND ${OF_PARTNER} AND p.platform_payment_id < $3 LIMIT ${MAX_IDS}`),
+    [payment_id, partner_id ?? null, archived.until_id],
+  );
 }
 
 /** The payments of everybody with this e-mail address, over all partners, at most MAX_IDS. */
