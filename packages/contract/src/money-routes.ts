@@ -151,11 +151,6 @@ export const RefundRequest = t.strictObject({
   amount_in_cents: Type.Optional(t.AmountInCents),
   reason_code: t.oneOf(REFUND_REASONS),
   reason: t.text('Kept in the audit.'),
-  refund_id: Type.Optional(
-    t.platformPaymentId(
-      'Names this refund: given again, it is the same one. Default: made of what is asked, so that the same words are the same refund.',
-    ),
-  ),
 });
 export type RefundRequest = Static<typeof RefundRequest>;
 

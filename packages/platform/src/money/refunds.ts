@@ -148,8 +148,7 @@ export function listRefunds(
 }
 
 /**
- * Makes a refund, or notes that a second person has to ask for the same. The same `refund_id`, or the same words without one, give the refund as
- * it is. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
+ * Makes a refund, or notes that a second person has to ask for the same. The same words again give the refund as it is. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
  */
 export async function requestRefund(
   refunding: Refunding,
@@ -160,12 +159,8 @@ export async function requestRefund(
   const { database, clock, secondPersonAboveCents } = refunding;
   const refund_id = await database.transaction(async (tx): Promise<string | undefined> => {
     const { payment, isThere, before, left } = await lock(tx, platform_payment_id);
-    const refund_id = request.refund_id ?? (await idOf(tx, platform_payment_id, request));
-    const [known] = await tx.query<RefundView>(getStatement, [refund_id]);
-    if (known !== undefined) {
-      if (known.platform_payment_id === platform_payment_id) return refund_id;
-      throw conflict('This refund_id is that of a refund of another payment');
-    }
+    const { refund_id, isKnown } = await idOf(tx, platform_payment_id, request);
+    if (isKnown) return refund_id;
     if (!isThere) {
       throw conflict('Its money is not with the platform: only what was taken can be refunded');
     }
@@ -199,20 +194,20 @@ export async function requestRefund(
 }
 
 /**
- * The id of a refund that names none: what it says. Whoever repeats it after an answer that was lost asks for the same refund; one that was
+ * The id of a refund: what it says. Whoever repeats it after an answer that was lost asks for the same refund; one that was
  * refused is asked for anew. The caller holds the payment.
  */
 async function idOf(
   on: Queryable,
   platform_payment_id: string,
   { amount_in_cents, reason_code, reason }: RefundRequest,
-): Promise<string> {
+): Promise<{ readonly refund_id: string; readonly isKnown: boolean }> {
   for (let refused = 0; ; refused += 1) {
     const said = [platform_payment_id, amount_in_cents ?? 'the rest', reason_code, reason, refused];
     const digest = createHash('sha256').update(JSON.stringify(said)).digest('hex');
     const refund_id = `refund-${digest.slice(0, 32)}`;
     const [known] = await on.query<RefundView>(getStatement, [refund_id]);
-    if (known?.state !== 'refused') return refund_id;
+    if (known?.state !== 'refused') return { refund_id, isKnown: known !== undefined };
   }
 }
 
