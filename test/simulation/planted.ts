@@ -51,7 +51,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/funding-calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "order ? 'capture'",
-    seed: 1,
+    seed: 2,
   },
   {
     name: 'a lost lease is never asked for again',
@@ -181,7 +181,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/worker.ts',
     find: '    return this.dispatcher.add(row, delayMs);',
     replace: '    return delayMs > 0 && this.dispatcher.add(row, delayMs);',
-    seed: 8,
+    seed: 7,
   },
   {
     name: 'a payment that ended is recorded as canceled',
@@ -316,7 +316,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'covers: (id: string): boolean => id === replica_id && isFresh(),',
     replace: 'covers: (id: string): boolean => id === replica_id,',
-    seed: 111,
+    seed: 58,
   },
   {
     name: 'a return is booked twice',
@@ -330,7 +330,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/money/refunds.ts',
     find: 'left: payment.amount_in_cents - cents - disputed',
     replace: 'left: payment.amount_in_cents',
-    seed: 26,
+    seed: 5,
   },
   {
     name: 'a remittance includes a payment twice',
