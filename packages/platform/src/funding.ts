@@ -6,8 +6,6 @@
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 110). Card
  *        and bank numbers never come here.
  */
-import type { Mode } from '@duebridge/contract';
-
 /**
  * When a method takes the customer's money:
  * `reserved`    authorized before the first PUT, and captured after the payment succeeded;
@@ -35,15 +33,6 @@ export interface FundingMethod {
   readonly saves?: boolean;
   /** That page has the button that pays, and shows it only where the device can. */
   readonly express?: boolean;
-}
-
-/** Whose payment it is, without personal data. */
-export interface FundingCustomer {
-  readonly partner_id: string;
-  readonly biller_id: string;
-  readonly customer_id: string;
-  /** Which methods are on offer: in test mode those of a sandbox, live all others (decision 160). */
-  readonly mode: Mode;
 }
 
 /** Which funds: always those of one payment. */

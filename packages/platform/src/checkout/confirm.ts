@@ -33,7 +33,7 @@ import {
   type Session,
 } from './flow.ts';
 import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
-import { isWithin, type Funds } from '../funding/funds.ts';
+import type { Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
 import type { AccountView, PartnerClient } from '../partners/client.ts';
@@ -116,15 +116,14 @@ async function assertAllowed(
   { session, partner, request }: Confirm,
 ): Promise<void> {
   const { amount_in_cents, funding_method } = request;
-  const methods = funding.methods({ ...session, mode: partner.mode });
-  const method = methods.find((one) => one.funding_method === funding_method);
+  const method = funding.methods(partner).find((one) => one.funding_method === funding_method);
   if (method === undefined) {
     throw invalidField('body.funding_method', 'is not offered here');
   }
   const account = await payableAccount(client, partner, session, ACCOUNT_DEADLINE_MS);
   const { payment_rules: rules = {} } = account;
-  const limits = isWithin(method, amount_in_cents) ? rules : method;
-  const problems = amountProblems(amount_in_cents, limits);
+  const ofMethod = amountProblems(amount_in_cents, method);
+  const problems = ofMethod.length > 0 ? ofMethod : amountProblems(amount_in_cents, rules);
   if (problems.length > 0) throw new Refusal('AMOUNT_OUT_OF_RANGE', { details: problems });
 }
 

@@ -131,7 +131,7 @@ export function openSessions(options: {
         ...(logo === null ? {} : { logo }),
       },
       account: { masked_account_id: maskAccountId(session.account_id), ...bill },
-      funding_methods: [...funding.methods({ ...session, mode: partner.mode })],
+      funding_methods: [...funding.methods(partner)],
       payment,
       ...(refunded_in_cents > 0 && { refunded_in_cents }),
       ...(standing?.status === 'processing' ? {} : { next_payment_id: next }),

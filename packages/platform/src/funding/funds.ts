@@ -25,12 +25,12 @@ import {
   type Collection,
   type FundingAction,
   type FundingCallOptions,
-  type FundingCustomer,
   type FundingMethod,
   type FundingOrder,
   type Hold,
   type SettledFunds,
 } from '../funding.ts';
+import type { Partner } from '../partners/registry.ts';
 import type { Sealer } from '../partners/seal.ts';
 import type { Queryable } from '../store/payments.ts';
 import type {
@@ -214,19 +214,15 @@ export class Funds {
     });
   }
 
-  /** The methods on offer, for this amount where one is given. */
-  methods(customer: FundingCustomer, amount_in_cents?: number): readonly FundingMethod[] {
-    const offered = this.adapters.flatMap((adapter) =>
-      adapter.methods().map(({ asks, ...method }): FundingMethod => {
-        const frame = `flow/v1/${encodeURIComponent(customer.partner_id)}/fund/${method.funding_method}`;
+  /** The methods on offer to a partner's customers: in test mode those of a sandbox, live all others (decision 160). */
+  methods({ partner_id, mode }: Pick<Partner, 'partner_id' | 'mode'>): readonly FundingMethod[] {
+    return this.adapters
+      .flatMap((adapter) => adapter.methods())
+      .filter(({ sandbox }) => sandbox === (mode === 'test'))
+      .map(({ asks, ...method }) => {
+        const frame = `flow/v1/${encodeURIComponent(partner_id)}/fund/${method.funding_method}`;
         return asks === true ? { ...method, frame } : method;
-      }),
-    );
-    return offered.filter(
-      (method) =>
-        method.sandbox === (customer.mode === 'test') &&
-        (amount_in_cents === undefined || isWithin(method, amount_in_cents)),
-    );
+      });
   }
 
   /** When this method takes the money; `reserved` for one that is not configured any more. */
@@ -495,17 +491,6 @@ export class Funds {
     this.#count(adapter.name, 'refunded');
     return refunded();
   }
-}
-
-/** True when an amount is within the limits of a method. */
-export function isWithin(
-  {
-    min_amount_in_cents: min = 1,
-    max_amount_in_cents: max = Number.MAX_SAFE_INTEGER,
-  }: FundingMethod,
-  amount: number,
-): boolean {
-  return amount >= min && amount <= max;
 }
 
 /** The reservation, as the row has it. */
