@@ -11,7 +11,8 @@ import test, { after, describe } from 'node:test';
 import { freePort } from '@duebridge/runtime/testing';
 import type { Driver } from '../src/check/drivers.ts';
 import { platformTarget, type Draft } from '../src/check/target.ts';
-import { judgePlatform, type RunReport } from '../src/run.ts';
+import { judgePlatform } from '../src/run.ts';
+import { idsOf, tell } from './judged.ts';
 import { CERTIFICATE } from './listen.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
@@ -29,18 +30,6 @@ const CLIENTS = [
   { file: 'caller.mjs', command: process.execPath },
   ...(python === undefined ? [] : [{ file: 'caller.py', command: python }]),
 ];
-
-function findings(report: RunReport): string {
-  return report.results
-    .filter((one) => one.findings.length > 0)
-    .map((one) => `${one.id} ${one.verdict} ${JSON.stringify(one.findings[0])}`)
-    .concat(report.judge_failed, report.config?.sentence ?? [])
-    .join('\n');
-}
-
-function skipped(report: RunReport): string[] {
-  return report.results.filter(({ verdict }) => verdict === 'SKIP').map(({ id }) => id);
-}
 
 /** Starts a client that pays at this partner; resolves to its URL once the client prints it. */
 async function start(
@@ -114,12 +103,10 @@ describe('a third-party caller', { concurrency: 8 }, () => {
         try {
           const target = platformTarget(draft(port, method, {}), {});
           const report = await judgePlatform(target, { pace: PACE, driver: () => driver(url) });
-          assert.equal(findings(report), '');
+          assert.equal(tell(report), '');
           assert.equal(report.exit_code, 0);
-          assert.deepEqual(
-            skipped(report).filter((id) => id.startsWith('C')),
-            ['C14'],
-          );
+          const skipped = idsOf(report, 'SKIP').filter((id) => id.startsWith('C'));
+          assert.deepEqual(skipped, ['C14']);
         } finally {
           child.kill('SIGKILL');
         }
@@ -158,7 +145,7 @@ for (;;) {
       {},
     );
     const report = await judgePlatform(target, { pace: PACE, only: ['C01', 'C03', 'C09'] });
-    assert.equal(findings(report), '');
+    assert.equal(tell(report), '');
     assert.equal(report.counts.PASS, 3);
   });
 });

@@ -314,28 +314,3 @@ test('a cancel waits for the posting in progress, and for the claim in progress 
   assert.equal((await outcome)?.outcome, 'is_claimed');
   assert.deepEqual(await linesOf('wait-claim'), []);
 });
-
-test('what the biller’s system reports later ends a payment once; another report is only written down [ST2 ST3 RU2]', async () => {
-  await accepted(database, ['core-1', 'core-2']);
-  const end = { platform_payment_id: 'core-1', status: 'succeeded', failure_reason: null } as const;
-  const by = { actor: 'core', event: 'settled' } as const;
-  const posted = await endByHand(on, end, by);
-  const payment = (await findPayments(database, ['core-1'])).get('core-1');
-  assert.deepEqual(posted, { outcome: 'ended', payment });
-  assert.equal(payment?.status, 'succeeded');
-  const same = await endByHand(on, end, by);
-  assert.deepEqual(same, { outcome: 'was_ended', agrees: true, payment });
-  const other = { ...end, status: 'canceled' } as const;
-  assert.deepEqual(await endByHand(on, other, { ...by, reason: 'file 8' }), {
-    outcome: 'was_ended',
-    agrees: false,
-    payment,
-  });
-  assert.deepEqual(await linesOf('core-1'), [
-    ['core', 'settled', { status: 'succeeded' }],
-    ['core', 'contradicted', { status: 'canceled', reason: 'file 8' }],
-  ]);
-  const unheard = { ...end, platform_payment_id: 'core-9' };
-  assert.deepEqual(await endByHand(on, unheard, by), { outcome: 'not_found' });
-  assert.deepEqual(await working(['core-1', 'core-2']), ['core-2']);
-});
