@@ -49,7 +49,7 @@ test('under the path of another account or biller the payment does not exist [B5
   }
 });
 
-test('a payment is found right after its acknowledgement, at every replica [B5 ST1 KT9 F77]', async (t) => {
+test('a payment is found right after its acknowledgement, at every replica [B5 ST1 KT3 KT9 F77]', async (t) => {
   const database = await kitDatabase(t);
   const [one, other] = [await startKit(database, held), await startKit(database, held)];
   for (let index = 0; index < 20; index += 1) {
