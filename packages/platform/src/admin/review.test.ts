@@ -308,12 +308,6 @@ test('the full account id is shown, and searched for, only with a reason that is
     email: ` Customer-${customers}@Example.com`,
   });
   assert.match(byMail.text, new RegExp(id));
-  assert.deepEqual(
-    (await ada('POST', '/admin/v1/payments/search', { email: 'nobody@example.com' })).body[
-      'payments'
-    ],
-    [],
-  );
   const audit = await vic('GET', '/admin/v1/audit?actor=ada');
   for (const event of ['account_unmasked', 'payments_searched']) {
     assert.ok(audit.text.includes(event), event);

@@ -270,7 +270,7 @@ function mayReplace(payment: PaymentRow): boolean {
 }
 
 /** What is wrong with an amount under the account's rules; empty when it is allowed. */
-export function amountProblems(amount_in_cents: number, rules: PaymentRules): Detail[] {
+function amountProblems(amount_in_cents: number, rules: PaymentRules): Detail[] {
   const path = 'body.amount_in_cents';
   const { min_amount_in_cents: min, max_amount_in_cents: max } = rules;
   if (min !== undefined && amount_in_cents < min) {

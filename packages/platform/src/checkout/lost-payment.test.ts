@@ -17,7 +17,7 @@ import { paymentsWithCases } from '../store/cases.ts';
 import { findPayments } from '../store/payments.ts';
 import type { PayableSession } from './flow.ts';
 import { LostPayments } from './lost-payments.ts';
-import { bearer, startTestPartner, startTestPlatform, type Answer } from './testing.ts';
+import { startTestPartner, startTestPlatform, type Answer } from './testing.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -36,15 +36,7 @@ async function pay(session: string, change: object): Promise<FlowPayment> {
 
 const next = (session: string): Promise<string> => platform.next(session);
 
-async function ended(session: string, id: string): Promise<FlowPayment> {
-  for (;;) {
-    const { body } = await platform.call('GET', `/v1/flow/payments/${id}`, {
-      headers: bearer(session),
-    });
-    const payment = body as unknown as FlowPayment;
-    if (payment.progress === 'ended') return payment;
-  }
-}
+const ended = (session: string, id: string): Promise<FlowPayment> => platform.ended(session, id);
 
 /** The database forgets every row that was written since the named tables were empty, as a standby does that never had them. */
 async function lose(...tables: readonly string[]): Promise<void> {
@@ -93,18 +85,6 @@ test('the ids of a flow are a fixed sequence of UUIDv7, each of another flow, pl
   );
   assert.ok(ids.size >= 100);
   assert.equal(placeInFlow(randomBytes(32), 'no uuid', 20), undefined);
-});
-
-test('the session names the id that the payment then has, to every page of the customer [PL3]', async () => {
-  const { account_id, email, session } = await customer();
-  const id = await next(session);
-  const other = await platform.session(credentials, account_id, email);
-  assert.equal(other.bill?.next_payment_id, id);
-  const payment = await pay(session, { platform_payment_id: id });
-  assert.equal(payment.platform_payment_id, id);
-  assert.equal((await pay(other.session, { platform_payment_id: id })).platform_payment_id, id);
-  await ended(session, id);
-  assert.deepEqual(posted(account_id), [id]);
 });
 
 test('a confirm that is repeated after the database lost everything of it posts once [RU5 PL3]', async () => {
