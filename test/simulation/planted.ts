@@ -63,8 +63,9 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a registration that failed is never repeated',
     file: 'platform/src/engine/lease.ts',
-    find: "        return { kind: 'none', retryAt };",
-    replace: "        return { kind: 'none', retryAt: Number.POSITIVE_INFINITY };",
+    find: "event.kind === 'failed' ? { kind: 'none', retryAt } : state",
+    replace:
+      "event.kind === 'failed' ? { kind: 'none', retryAt: Number.POSITIVE_INFINITY } : state",
     seed: 3,
   },
   {

@@ -146,21 +146,20 @@ function happened(
         leaving: false,
       };
     }
-    case 'renewed': {
-      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
-      const provenAt = Math.max(state.provenAt, event.askedAt);
-      return { ...state, ...answered(state, event), provenAt, renewAt: provenAt + times.beatMs };
-    }
+    case 'renewed':
     case 'refused':
-      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
-      return lost(state, now, acts);
     case 'failed': {
+      if (!('worker_id' in state) || state.worker_id !== event.worker_id) return state;
       const retryAt = now + times.beatMs * RETRY_PART;
-      if (state.kind === 'registering' && state.worker_id === event.worker_id) {
-        return { kind: 'none', retryAt };
+      if (state.kind === 'registering') {
+        return event.kind === 'failed' ? { kind: 'none', retryAt } : state;
       }
-      if (state.kind !== 'held' || state.worker_id !== event.worker_id) return state;
-      return { ...state, ...answered(state, event), renewAt: retryAt };
+      if (event.kind === 'refused') return lost(state, now, acts);
+      // This request is no longer under way; a later one still is.
+      const askedAt = state.askedAt === event.askedAt ? undefined : state.askedAt;
+      if (event.kind === 'failed') return { ...state, askedAt, renewAt: retryAt };
+      const provenAt = Math.max(state.provenAt, event.askedAt);
+      return { ...state, askedAt, provenAt, renewAt: provenAt + times.beatMs };
     }
   }
 }
@@ -172,11 +171,6 @@ function lost(state: Held, now: number, acts: LeaseAct[]): LeaseState {
   // Remove its row too, so that others can take over without waiting until it is stale.
   acts.push({ kind: 'drop', worker_id }, { kind: 'remove', worker_id });
   return state.leaving ? { kind: 'ended' } : { kind: 'none', retryAt: now };
-}
-
-/** The request that an answer belongs to is no longer under way; a later one still is. */
-function answered(state: Held, event: { readonly askedAt: number }): Pick<Held, 'askedAt'> {
-  return { askedAt: state.askedAt === event.askedAt ? undefined : state.askedAt };
 }
 
 function registerMs(times: LeaseTimes): number {
