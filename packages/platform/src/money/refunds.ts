@@ -148,7 +148,8 @@ export function listRefunds(
 }
 
 /**
- * Makes a refund, or notes that a second person has to ask for the same. The same words again give the refund as it is. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
+ * Makes a refund, or notes that a second person has to ask for the same. The same words again give the refund as it is. Throws Refusal
+ * PAYMENT_NOT_FOUND, and CONFLICT when its money was not taken or less of it is left.
  */
 export async function requestRefund(
   refunding: Refunding,

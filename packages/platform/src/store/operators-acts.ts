@@ -9,12 +9,12 @@
  *         worker that has it in memory drops it at its next round (engine/worker.ts); a PUT repeated or a poll sent before that is
  *         harmless, and its answer is learned again after the pause.
  */
-import { conflict, Refusal, type CloseByWord, type SettleFunds } from '@duebridge/contract';
+import { conflict, type CloseByWord, type SettleFunds } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { booking, entryByWord } from './money-book.ts';
 import {
   ARRIVALS,
-  findPayment,
+  knownPayment,
   PAUSED,
   PAYMENT_COLUMNS,
   type PaymentRow,
@@ -49,8 +49,7 @@ function operatorsAct(
   return async (on, platform_payment_id, reason, actor) => {
     const [row] = await on.query<PaymentRow>(statement, [platform_payment_id, actor, reason]);
     if (row !== undefined) return row;
-    const stands = await findPayment(on, platform_payment_id);
-    if (stands === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
+    await knownPayment(on, platform_payment_id);
     throw conflict(refused);
   };
 }
@@ -197,41 +196,30 @@ export function settleByWord(
   database: Database,
   platform_payment_id: string,
   { outcome, evidence }: Pick<SettleFunds, 'outcome' | 'evidence'>,
-  act: ReviewAct,
-): Promise<PaymentRow> {
-  return database.transaction((tx) =>
-    settleLocked(tx, platform_payment_id, outcome, evidence, act),
-  );
-}
-
-async function settleLocked(
-  on: Queryable,
-  platform_payment_id: string,
-  outcome: SettleFunds['outcome'],
-  evidence: string,
   { reason, actor, approved_by }: ReviewAct,
 ): Promise<PaymentRow> {
-  // What is booked follows from what the next statements read: neither a worker nor a second operator may settle in between.
-  await on.query(lockStatement, [platform_payment_id]);
-  const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
-    platform_payment_id,
-  ]);
-  const booked = await on.query<{ act: string }>(bookedStatement, [platform_payment_id]);
-  const entry = entryByWord(
-    outcome,
-    booked.some(({ act }) => act === 'taken_early'),
-  );
-  // The book has one place for a word: a second one would change the funds, and not the book.
-  if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
-    throw conflict(SETTLED_BY_WORD);
-  }
-  const { is_open = false, at = null } = left ?? {};
-  const { debit = null, credit = null } = entry ?? {};
-  const said = [platform_payment_id, outcome, actor, reason, evidence, approved_by ?? null];
-  const values = [...said, is_open, at, debit, credit];
-  const [row] = await on.query<PaymentRow>(settleByWordStatement, values);
-  if (row !== undefined) return row;
-  if ((await findPayment(on, platform_payment_id)) === undefined)
-    throw new Refusal('PAYMENT_NOT_FOUND');
-  throw conflict(NOT_OPEN);
+  return database.transaction(async (on) => {
+    // What is booked follows from what the next statements read: neither a worker nor a second operator may settle in between.
+    await on.query(lockStatement, [platform_payment_id]);
+    const [left] = await on.query<{ is_open: boolean; at: string }>(openFundsStatement, [
+      platform_payment_id,
+    ]);
+    const booked = await on.query<{ act: string }>(bookedStatement, [platform_payment_id]);
+    const entry = entryByWord(
+      outcome,
+      booked.some(({ act }) => act === 'taken_early'),
+    );
+    // The book has one place for a word: a second one would change the funds, and not the book.
+    if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
+      throw conflict(SETTLED_BY_WORD);
+    }
+    const { is_open = false, at = null } = left ?? {};
+    const { debit = null, credit = null } = entry ?? {};
+    const said = [platform_payment_id, outcome, actor, reason, evidence, approved_by ?? null];
+    const values = [...said, is_open, at, debit, credit];
+    const [row] = await on.query<PaymentRow>(settleByWordStatement, values);
+    if (row !== undefined) return row;
+    await knownPayment(on, platform_payment_id);
+    throw conflict(NOT_OPEN);
+  });
 }
