@@ -199,19 +199,10 @@ function instantOf(value: unknown, name: string): string | null {
 
 // Asking it ---------------------------------------------------------------------------------------------------------------
 
-/** The data of a payment that an account system receives. */
+/** The data of a payment that an account system receives: what does not change when it ends. */
 export function toPosting(payment: PaymentRow): Posting {
-  const { platform_payment_id, payment_id, platform_batch_id, biller_id, account_id } = payment;
-  const { amount_in_cents, initiated_at } = payment;
-  return {
-    platform_payment_id,
-    payment_id,
-    platform_batch_id,
-    biller_id,
-    account_id,
-    amount_in_cents,
-    initiated_at,
-  };
+  const { status: _status, posted_at: _posted, failure_reason: _reason, ...posting } = payment;
+  return posting;
 }
 
 /** A call that exceeded its deadline. */

@@ -116,7 +116,7 @@ export class Applier {
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   async sweep(ageMs = SWEEP_AGE_MS): Promise<number> {
     const due = await this.#find(ageMs);
-    await Promise.all(due.map((payment) => this.#apply(payment, payment.is_claimed)));
+    await Promise.all(due.map(({ is_claimed, ...one }) => this.#apply(one, is_claimed)));
     return due.length;
   }
 
@@ -233,7 +233,9 @@ export class Applier {
     while (!this.#stopped.signal.aborted) {
       try {
         const due = await this.#find(ageMs);
-        const tried = Promise.all(due.map((one) => this.#apply(one, one.is_claimed)));
+        const tried = Promise.all(
+          due.map(({ is_claimed, ...one }) => this.#apply(one, is_claimed)),
+        );
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
         const end = AbortSignal.any([over.signal, this.#stopped.signal]);

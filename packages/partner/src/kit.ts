@@ -122,7 +122,7 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
   }
   await checkDurability(database);
   const { clock = systemClock, log = silentLog } = options;
-  const stages = openStages(app, options, { clock, log });
+  const stages = openStages(app, options, clock, log);
   app.decorate('partnerKit', kitOf(stages));
   mountInterface(app, options, stages);
 
@@ -146,20 +146,15 @@ export async function mountKit(app: FastifyInstance, options: PartnerKitOptions)
 type Stages = ReturnType<typeof openStages>;
 
 /** Opens the stages; nothing runs before the applier starts. */
-function openStages(
-  app: FastifyInstance,
-  options: PartnerKitOptions,
-  { clock, log }: { readonly clock: Clock; readonly log: Log },
-) {
-  const { auth, billers, database, holdMs = 0 } = options;
+function openStages(app: FastifyInstance, options: PartnerKitOptions, clock: Clock, log: Log) {
+  const { auth, database, holdMs = 0 } = options;
   const accounts = options.accounts ?? ledger(database);
   const metrics = kitMetrics(options.metrics, database);
-  const on = { accounts, billers, database, metrics, log, clock };
+  const on = { accounts, billers: options.billers, database, metrics, log, clock };
   const authenticator = openAuthenticator({ ...on, auth });
+  const { client_id } = authenticator;
   const reads = openStatusReads({ ...on, maxConnections: app.server.maxConnections });
-  const announce = (ended: readonly PaymentRow[]): void => reads.announce(ended);
-  const applier = new Applier({ ...on, holdMs, announce });
-  const handOver = (payments: readonly PaymentRow[]): void => applier.take(payments);
+  const applier = new Applier({ ...on, holdMs, announce: reads.announce });
   return {
     accounts,
     metrics,
@@ -168,7 +163,7 @@ function openStages(
     applier,
     accountReads: openAccountReads(on),
     statementOf: openStatements(database),
-    acceptance: openAcceptance({ ...on, client_id: authenticator.client_id, handOver }),
+    acceptance: openAcceptance({ ...on, client_id, handOver: (made) => applier.take(made) }),
   };
 }
 

@@ -32,17 +32,6 @@ const COLUMNS = [
 /** A line of a statement. */
 type Line = Readonly<Record<(typeof COLUMNS)[number], string>> & { readonly cents: number };
 
-/** What the statements of some remittances and the ledger say. */
-export interface Checked {
-  readonly remittances: number;
-  readonly payments: number;
-  /** Transferred, in cents: the sum of the totals. */
-  readonly net_in_cents: number;
-  /** Taken off for refunds, returns and corrections, and carried from earlier remittances. */
-  readonly other_in_cents: number;
-  readonly differences: readonly string[];
-}
-
 /** The lines of a statement. Throws CommandError, with the file's name, for what is none. */
 export function readStatement(file: string, csv: string): Line[] {
   const refuse = (problem: string): never => {
@@ -68,60 +57,51 @@ export function readStatement(file: string, csv: string): Line[] {
   return lines;
 }
 
-/**
- * Compares statements with the ledger. `ledger`: the payments that succeeded, by batch, each with its amount. Pure.
- */
+const sum = (lines: readonly Line[]): number => lines.reduce((cents, one) => cents + one.cents, 0);
+
+/** Compares statements with the ledger. `ledger`: the payments that succeeded, by batch, each with its amount. Pure. */
 export function compareRemittances(
   statements: readonly (readonly Line[])[],
   ledger: ReadonlyMap<string, ReadonlyMap<string, number>>,
-): Checked {
+) {
   const differences: string[] = [];
-  const seen = new Set<string>();
-  let [net, other] = [0, 0];
   for (const lines of statements) {
-    const total = lines.at(-1);
-    const parts = lines.slice(0, -1);
-    const sum = parts.reduce((cents, one) => cents + one.cents, 0);
-    const whole = total?.cents ?? 0;
-    net += whole;
-    if (sum !== whole) {
+    const [made, total] = [sum(lines.slice(0, -1)), lines.at(-1)];
+    if (made === total?.cents) continue;
+    differences.push(
+      `remittance ${total?.note}: its lines make ${formatCents(made)}, and its total is ${formatCents(total?.cents ?? 0)}`,
+    );
+  }
+  const kinds = Map.groupBy(statements.flat(), ({ kind }) => kind);
+  const [payments = [], totals = []] = [kinds.get('payment'), kinds.get('total')];
+  const seen = new Set<string>();
+  for (const { platform_payment_id: id, platform_batch_id: batch, cents } of payments) {
+    const here = ledger.get(batch)?.get(id);
+    if (seen.has(id)) differences.push(`payment ${id} is there twice`);
+    else if (here === undefined) {
       differences.push(
-        `remittance ${total?.note}: its lines make ${formatCents(sum)}, and its total is ${formatCents(whole)}`,
+        `payment ${id} of ${formatCents(cents)} is not among the payments that succeeded in batch ${batch}`,
+      );
+    } else if (here !== cents) {
+      differences.push(`payment ${id}: ${formatCents(here)} here, ${formatCents(cents)} there`);
+    }
+    seen.add(id);
+  }
+  for (const [batch, own] of ledger) {
+    for (const [id, cents] of own) {
+      if (seen.has(id)) continue;
+      differences.push(
+        `payment ${id} of ${formatCents(cents)} in batch ${batch} is in no statement`,
       );
     }
-    for (const one of parts) {
-      const { kind, platform_payment_id: id, cents } = one;
-      if (kind !== 'payment') {
-        other += cents;
-        continue;
-      }
-      const here = ledger.get(one.platform_batch_id)?.get(id);
-      if (seen.has(id)) differences.push(`payment ${id} is there twice`);
-      else if (here === undefined) {
-        differences.push(
-          `payment ${id} of ${formatCents(cents)} is not among the payments that succeeded in batch ${one.platform_batch_id}`,
-        );
-      } else if (here !== cents) {
-        differences.push(`payment ${id}: ${formatCents(here)} here, ${formatCents(cents)} there`);
-      }
-      seen.add(id);
-    }
   }
-  for (const [batch, payments] of ledger) {
-    for (const [id, cents] of payments) {
-      if (!seen.has(id)) {
-        differences.push(
-          `payment ${id} of ${formatCents(cents)} in batch ${batch} is in no statement`,
-        );
-      }
-    }
-  }
-  const { length: remittances } = statements;
   return {
-    remittances,
+    remittances: statements.length,
     payments: seen.size,
-    net_in_cents: net,
-    other_in_cents: other,
+    /** Transferred, in cents: the sum of the totals. */
+    net_in_cents: sum(totals),
+    /** Taken off for refunds, returns and corrections, and carried from earlier remittances. */
+    other_in_cents: sum(statements.flat()) - sum(payments) - sum(totals),
     differences,
   };
 }
@@ -172,7 +152,8 @@ export function addCheckRemittance(partner: Command, terminal: Terminal): void {
     });
 }
 
-function describe({ payments, net_in_cents, other_in_cents, differences }: Checked): string {
+function describe(checked: ReturnType<typeof compareRemittances>): string {
+  const { payments, net_in_cents, other_in_cents, differences } = checked;
   if (differences.length > 0) return differences.join('\n');
   const other =
     other_in_cents === 0 ? '' : `, with ${formatCents(other_in_cents)} of refunds and earlier ones`;
