@@ -72,6 +72,18 @@ const [known] = await database.query<{
     WHERE session_id = 'session-20051'`,
 );
 assert.ok(known);
+await database.transaction(async (tx) => {
+  await tx.query(
+    `INSERT INTO duebridge_platform.batches (platform_batch_id, partner_id, cutoff_at)
+     SELECT 'batch-of-one', partner_id, now() + interval '9 days' FROM duebridge_platform.payments WHERE platform_payment_id = $1`,
+    [known.platform_payment_id],
+  );
+  await tx.query('SET LOCAL session_replication_role = replica');
+  await tx.query(
+    `UPDATE duebridge_platform.payments SET platform_batch_id = 'batch-of-one' WHERE platform_payment_id = $1`,
+    [known.platform_payment_id],
+  );
+});
 const day = new Date(Date.now() - 3 * 86_400_000).toISOString();
 const dayAfter = new Date(Date.now() - 2 * 86_400_000).toISOString();
 
@@ -119,6 +131,17 @@ for (const [name, filter, expected] of searches) {
     assert.ok(rows <= 10 * limit, `${rows} rows of ${payments} were touched`);
   });
 }
+
+test('a batch of one payment is found by its index, also where the planner takes it for larger', async () => {
+  // A short page, as the batches of this table are larger in proportion than those of years.
+  const filter = { id: 'batch-of-one', limit: 2 };
+  const { found, rows } = await cost((on) => listPayments(on, filter));
+  assert.deepEqual(
+    found.map((row) => row.platform_payment_id),
+    [known.platform_payment_id],
+  );
+  assert.ok(rows <= 10, `${rows} rows of ${payments} were touched`);
+});
 
 test('what needs a human is all that is in review, paused, a case, late or with open funds, and nothing else', async () => {
   const own = await testDatabase({ after }, { migrations, name: 'human' });
