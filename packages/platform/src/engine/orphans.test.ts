@@ -8,27 +8,8 @@ import { until } from '@duebridge/runtime/testing';
 import { around, idleWorker, scriptedPartner, engineRig } from '../../test/engine-rig.ts';
 import { planSlots, readSlots } from './slots.ts';
 import type { PaymentRow } from '../store/payments.ts';
-import { withdrawPayment } from '../store/operators-acts.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
-
-test('the funds of a payment withdrawn while its partner is paused are released at once, not after the pause', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  const engine = rig.engine();
-  await engine.start();
-  await rig.registry.change('acme', { paused: true }, 'operator');
-  const row = await rig.pay(engine, 'acme');
-  await rig.until(row.platform_payment_id, (now) => now.stage === 'authorized');
-  await withdrawPayment(rig.database, row.platform_payment_id, 'customer asked', 'operator');
-  const done = await rig.until(row.platform_payment_id, settled);
-  assert.equal(done.status, 'canceled');
-  await rig.registry.change('acme', { paused: false }, 'operator');
-  const next = await rig.pay(engine, 'acme');
-  await rig.until(next.platform_payment_id, settled);
-  assert.deepEqual(partner.created, [next.platform_payment_id]);
-});
 
 test('a worker that died before the database clock stepped back is not considered alive [EE7 F87]', async (t) => {
   const rig = await engineRig(t);
