@@ -1,13 +1,7 @@
-/** What an account system may answer to a posting, what of it is kept, and when a payment must fail by its account. */
+/** What an account system may answer to a posting, and what of it is kept. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { FAILURE_REASONS } from '@duebridge/contract';
-import {
-  checkedOutcome,
-  checkedOutcomes,
-  reasonAgainst,
-  reasonByLimits,
-} from './account-system.ts';
+import { checkedOutcome, checkedOutcomes } from './account-system.ts';
 
 const posted = { status: 'succeeded', failure_reason: null, posted_at: null };
 const canceled = { ...posted, status: 'canceled' };
@@ -88,22 +82,4 @@ test('a posting of several has an outcome for each, and one that is invalid make
     });
   }
   assert.throws(() => checkedOutcomes([one, 'posted'], 2), { name: 'WrongAnswer' });
-});
-
-test('a payment fails when its account is closed or absent, or the amount beyond a limit; the limits themselves are paid [FR1]', () => {
-  const below = 'The amount is below the minimum that the biller allows.';
-  const limits = { min_amount_in_cents: 100, max_amount_in_cents: 500 };
-  for (const [amount, reason] of [
-    [99, below],
-    [100, undefined],
-    [500, undefined],
-    [501, FAILURE_REASONS.maximum],
-  ] as const) {
-    assert.equal(reasonByLimits(amount, limits), reason);
-    assert.equal(reasonAgainst(amount, { status: 'active', payment_rules: limits }), reason);
-  }
-  assert.equal(reasonByLimits(0, {}), undefined, 'without a minimum there is none');
-  assert.equal(reasonAgainst(1, { status: 'active' }), undefined);
-  assert.equal(reasonAgainst(1, { status: 'inactive' }), FAILURE_REASONS.account);
-  assert.equal(reasonAgainst(1, undefined), FAILURE_REASONS.account);
 });
