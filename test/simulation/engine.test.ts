@@ -137,11 +137,16 @@ test('a worker whose lease was lost drives nothing until it has another, within 
   assert.deepEqual(around.bugs, []);
 });
 
-test('a payment behind the back of its worker is found within sixteen rounds [PL9 F70]', async () => {
-  const { world, putInto, isDriven, started } = await scene();
+test('a payment behind the back of its worker is found within sixteen rounds, and at the next where one may have been committed unseen [PL9 F70]', async () => {
+  const { world, engine, putInto, isDriven, started } = await scene();
   await started();
   await world.run(SWEPT_MS);
   const ids: string[] = [];
   for (const slot of [0, 5, 511, 1_023]) ids.push(await putInto(slot));
   assert.ok(await world.run(SWEPT_MS, () => ids.every(isDriven)));
+  // Far apart, so that the next round reads at most one of them in its turn.
+  const unseen = [await putInto(5), await putInto(900)];
+  engine.lookAgain(5);
+  engine.lookAgain(900);
+  assert.ok(await world.run(SWEPT_MS / 16, () => unseen.every(isDriven)));
 });

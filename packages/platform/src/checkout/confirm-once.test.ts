@@ -44,7 +44,7 @@ async function confirmOf(session: Session, at = clock): Promise<FlowPaymentReque
   return { amount_in_cents: 500, funding_method: 'sandbox_bank', platform_payment_id };
 }
 
-function open(on: Database, taken: PaymentRow[], at = clock): Payments {
+function open(on: Database, taken: PaymentRow[], at = clock, read: unknown[] = []): Payments {
   return openPayments({
     database: on,
     registry: { get: () => Promise.resolve(partner) } as unknown as PartnerRegistry,
@@ -54,6 +54,7 @@ function open(on: Database, taken: PaymentRow[], at = clock): Payments {
     engine: {
       placeForNew: () => ({ slot: 7, stage: 'created' }),
       take: (payment) => void taken.push(payment),
+      lookAgain: (slot) => void read.push(slot),
     },
     funding: {
       methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
@@ -89,7 +90,7 @@ test('the engine learns of a payment once, after its commit, and the payment is 
   assert.equal(row?.slot, 7);
 });
 
-test('after a commit whose answer is lost the next click meets the same payment [S4 PL1 F70]', async () => {
+test('the slot of a commit whose answer is lost is read again, and the next click meets the same payment [S4 PL1 PL9 F70]', async () => {
   let lost = 0;
   const cut: Database = {
     ...database,
@@ -100,11 +101,12 @@ test('after a commit whose answer is lost the next click meets the same payment 
       throw new DatabaseUnavailable('the answer to COMMIT was lost', 'unknown');
     },
   };
-  const taken: PaymentRow[] = [];
+  const [taken, read]: [PaymentRow[], unknown[]] = [[], []];
   const session = newSession();
-  const payments = open(cut, taken);
+  const payments = open(cut, taken, clock, read);
   const request = await confirmOf(session);
   await assert.rejects(payments.confirm(session, request), DatabaseUnavailable);
+  assert.deepEqual([taken.length, read], [0, [7]]);
   const again = await payments.confirm(session, request);
   const rows = await database.query(
     `SELECT p.slot FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments f USING (platform_payment_id)
@@ -112,7 +114,7 @@ test('after a commit whose answer is lost the next click meets the same payment 
     [session.flow_id],
   );
   assert.deepEqual(rows, [{ slot: 7 }], again.platform_payment_id);
-  assert.equal(taken.length, 0);
+  assert.deepEqual([taken.length, read], [0, [7]]);
 });
 
 test('a host whose clock is behind at the cut-off adds the payment to the next batch, not to a closed one', async () => {

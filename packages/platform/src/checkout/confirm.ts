@@ -12,6 +12,7 @@ import { conflict, invalidField, Refusal } from '@duebridge/contract';
 import type { Detail, FlowPayment, FlowPaymentRequest, PaymentRules } from '@duebridge/contract';
 import {
   constraintOf,
+  DatabaseUnavailable,
   messageOf,
   paymentTrace,
   SpanKind,
@@ -58,7 +59,7 @@ interface Stage4 {
   readonly database: Database;
   readonly registry: PartnerRegistry;
   readonly client: Pick<PartnerClient, 'getAccount'>;
-  readonly engine: Pick<Engine, 'placeForNew' | 'take'>;
+  readonly engine: Pick<Engine, 'placeForNew' | 'take' | 'lookAgain'>;
   readonly funding: Pick<Funds, 'methods' | 'keep'>;
   readonly clock: Clock;
   readonly lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
@@ -155,16 +156,23 @@ async function makeAt(stage: Stage4, confirm: Confirm, now: number): Promise<Pay
   const { database, engine, clock, lost } = stage;
   const began = clock.now();
   const platform_batch_id = await batchFor(database, confirm.partner, now);
-  /** What the last try of the transaction wrote. */
+  /** What the last try of the transaction wrote, while it is not known whether it was committed. */
   let made: MadePayment | undefined;
-  // After a commit whose answer is lost, the payment is in a slot of this worker, which looks through its slots in turn (F70).
-  const payment = await database.transaction(async (tx) => {
-    made = undefined;
-    const written = await writeIntent(tx, stage, confirm, { platform_batch_id, began });
-    if ('kind' in written) return written.payment;
-    made = written;
-    return written.payment;
-  });
+  let payment: PaymentRow;
+  try {
+    payment = await database.transaction(async (tx) => {
+      made = undefined;
+      const written = await writeIntent(tx, stage, confirm, { platform_batch_id, began });
+      if ('kind' in written) return written.payment;
+      made = written;
+      return written.payment;
+    });
+  } catch (error) {
+    // The commit may have happened: then the payment is in a slot of this worker, which does not know of it yet (F70).
+    const isUnknown = error instanceof DatabaseUnavailable && error.outcome === 'unknown';
+    if (isUnknown && made !== undefined) engine.lookAgain(made.payment.slot);
+    throw error;
+  }
   if (made !== undefined) {
     lost.keep(made);
     traceConfirm(payment, began);

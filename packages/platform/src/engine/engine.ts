@@ -173,6 +173,14 @@ export class Engine {
   }
 
   /**
+   * Reads the payments of a slot at the next look at the slots, two seconds from now at most: one may have been committed there without an
+   * answer. One that is committed later still is found in turn.
+   */
+  lookAgain(slot: number | null): void {
+    this.#worker?.lookAgain(slot);
+  }
+
+  /**
    * When the next step of a payment is due, as ISO 8601; undefined for one that this process does not drive. The step may start later:
    * when its partner is paused, down, or has no budget left.
    */

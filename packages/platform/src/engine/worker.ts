@@ -98,6 +98,11 @@ export class Worker {
     return this.dispatcher.add(row, delayMs);
   }
 
+  /** Reads this slot at the next round, if it is ours. */
+  lookAgain(slot: number | null): void {
+    if (slot !== null && this.#slots.has(slot)) this.#unread.add(slot);
+  }
+
   // Slots ---------------------------------------------------------------------------------------------------------------
 
   /**
