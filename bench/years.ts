@@ -8,14 +8,14 @@
  * A payment takes 2.5 kB of the disk of the temporary directory, and a month once more while it is archived.
  */
 import assert from 'node:assert/strict';
-import { fork } from 'node:child_process';
+import { execFile, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { startPlatform } from '@duebridge/platform';
 import { openDatabase, silentLog, systemClock, type Database } from '@duebridge/runtime';
-import { archiveMonths, type ArchivedMonth } from '../packages/platform/src/store/archive.ts';
 import { readEverything, scansOf } from '../packages/platform/test/reads.ts';
 import { driveKit, prepareKit } from './accept.ts';
 import { end, measureProcessorTime, withDatabase } from './database.ts';
@@ -80,7 +80,7 @@ async function measure(kitUrl: string, platformUrl: string): Promise<void> {
   );
   const what = `of ${before.size} large tables read as a whole ${scanned.join(', ')}`.trim();
   report({ figure: 'F14', what, value: scanned.length, unit: 'tables', target: '0' });
-  await withPlace(platformUrl, archiveBeside);
+  await withPlace(platformUrl, (place) => archiveBeside(place, platformUrl));
   await kit.close();
   await platform.close();
 }
@@ -192,24 +192,23 @@ async function allEnded(database: Database, from = ''): Promise<void> {
 }
 
 /** How long payments take from their insert to their end, without anything beside them and while the oldest month is archived. */
-async function archiveBeside(place: Place): Promise<void> {
+async function archiveBeside(place: Place, platformUrl: string): Promise<void> {
   const { database } = place;
   const folder = await mkdtemp(join(tmpdir(), 'duebridge-years-'));
   const before = await monthsOf(database);
-  let done: ArchivedMonth | undefined;
   const archived = await timesOf(place, async () => {
-    [done] = await archiveMonths({
-      database,
-      before: before[1]?.month ?? '',
-      folder,
-      clock: systemClock,
-      actor: 'bench',
-    });
+    // A process of its own, as an operator starts it.
+    const words = ['platform', 'archive', '--before', before[1]?.month ?? '', '--to', folder];
+    const env = { ...process.env, DATABASE_URL: platformUrl };
+    await promisify(execFile)(process.execPath, ['bin/duebridge.ts', ...words], { env });
   });
   const alone = await timesOf(place, () => systemClock.sleep(archived.tookMs));
+  const [done] = await database.query<{ payments: number; folder: string }>(
+    `SELECT payments::float8 AS payments, folder FROM ${SCHEMA}.archives`,
+  );
   assert(done);
   const { payments, folder: where } = done;
-  const months = `${payments.rows} payments in ${(archived.tookMs / 1_000).toFixed(1)} s`;
+  const months = `${payments} payments in ${(archived.tookMs / 1_000).toFixed(1)} s`;
   const bytes = { figure: 'F14', unit: 'bytes' };
   report({
     figure: 'F14',
@@ -219,10 +218,10 @@ async function archiveBeside(place: Place): Promise<void> {
   });
   const files = ['payments.zst', 'audit.zst'].map(async (name) => stat(join(where, name)));
   const inFiles = (await Promise.all(files)).reduce((sum, { size }) => sum + size, 0);
-  report({ ...bytes, what: 'an archived payment in its files', value: inFiles / payments.rows });
-  const full = (before[0]?.bytes ?? Number.NaN) / payments.rows;
+  report({ ...bytes, what: 'an archived payment in its files', value: inFiles / payments });
+  const full = (before[0]?.bytes ?? Number.NaN) / payments;
   report({ ...bytes, what: 'its row and audit before', value: full });
-  const short = ((await monthsOf(database))[0]?.bytes ?? Number.NaN) / payments.rows;
+  const short = ((await monthsOf(database))[0]?.bytes ?? Number.NaN) / payments;
   report({ ...bytes, what: 'its short row', value: short, target: 'at most 200' });
   await rm(folder, { recursive: true });
 }
