@@ -1,7 +1,7 @@
 /**
  * A platform that follows a script, and a partner's site beside it: the way to every screen, every
- * problem and every accident of the network. Pages, headers and wire are those of the real platform
- * (packages/web/README.md, contract); only the decisions are scripted.
+ * problem and every accident of the network. Pages and their headers are served by the platform's own code, the wire is that of the
+ * contract; only the decisions are scripted.
  *
  * One port, many names: `pay.localhost` is the platform, any other `*.localhost` a site. Browsers
  * take them for different sites and for secure ones, and need no DNS for them.
@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import {
   ERRORS,
@@ -20,8 +21,11 @@ import {
   type FlowSession,
   type FlowSessionRequest,
 } from '@duebridge/contract';
+import { createServer as createPages } from '@duebridge/runtime';
 import { png } from '../../packages/platform/test/png.ts';
-import type { Manifest } from '../../packages/web/build.ts';
+import type { Partner, PartnerRegistry } from '../../packages/platform/src/partners/registry.ts';
+import { servePages } from '../../packages/platform/src/checkout/pages.ts';
+import type { Visits } from '../../packages/platform/src/checkout/visit.ts';
 
 /** What a scripted answer can be: an error of the catalogue, a cut line, or silence. */
 export type Trouble = ErrorCode | 'cut' | 'hang';
@@ -90,7 +94,6 @@ const siteFiles = join(import.meta.dirname, 'site');
 
 /** Starts it on a free port, with the files that the build put into `dist`. */
 export async function startScriptedFlow(dist: string) {
-  const manifest = JSON.parse(readFileSync(join(dist, 'manifest.json'), 'utf8')) as Manifest;
   const worlds = new Map<string, World>();
   const files = new Map<string, string>();
   let port = 0;
@@ -109,6 +112,33 @@ export async function startScriptedFlow(dist: string) {
   await once(server, 'listening');
   ({ port } = server.address() as AddressInfo);
   const payOrigin = `http://pay.localhost:${port}`;
+  /** The world whose payment page is at a path. */
+  const worldOf = (path: string): World | undefined =>
+    worlds.get(/^\/flow\/v1\/([^/?]+)$/.exec(path.split('?')[0] ?? '')?.[1] ?? '');
+  const pages = createPages();
+  pages.addHook('onSend', (request, reply, payload, done) => {
+    // A file that a test keeps out comes from no cache.
+    reply.header('cache-control', 'no-store');
+    const world = worldOf(request.url);
+    if (world?.before === undefined) return done(null, payload);
+    done(
+      null,
+      String(payload).replace('<head>', () => `<head>${beforeTag(world.partner)}`),
+    );
+  });
+  servePages(pages, {
+    registry: {
+      get: (partner_id: string) => {
+        const world = worlds.get(partner_id);
+        const partner = world && { ...world, ...world.look, partner_id, name: world.billerName };
+        return Promise.resolve(partner as unknown as Partner | undefined);
+      },
+      logo: () => Promise.resolve(LOGO),
+    } as unknown as PartnerRegistry,
+    visits: { keys: [] } as unknown as Visits,
+    dist: pathToFileURL(`${dist}/`),
+  });
+  await pages.ready();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const host = (request.headers.host ?? '').split(':')[0] ?? '';
@@ -123,82 +153,28 @@ export async function startScriptedFlow(dist: string) {
     } else if (path.startsWith('/wrong?')) {
       worlds.get(path.split('?')[1] ?? '')?.wrong.push(body);
       response.writeHead(204).end();
-    } else if (host === 'pay.localhost') await platform(seen, response);
+    } else if (host === 'pay.localhost') await platform(seen, request, response);
     else await site(seen, response);
   }
 
-  async function platform(seen: Seen, response: ServerResponse): Promise<void> {
-    const [, top = '', , last = ''] = (seen.path.split('?')[0] ?? '').split('/');
+  async function platform(
+    seen: Seen,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
     const what = await flow.wire?.(seen.path);
     if (what === 'hang') return;
     if (what === 'cut') return void response.destroy();
     if (what !== undefined) return refuse(response, what);
-    if (top === 'sdk') {
-      const file = last === 'duebridge.js' ? manifest.sdk.file : last;
-      return send(response, 200, join(dist, file === 'manifest.json' ? file : `sdk/${file}`), {
-        'access-control-allow-origin': '*',
-        'cross-origin-resource-policy': 'cross-origin',
-      });
-    }
-    if (seen.path === '/flow/ping') {
-      const script = "parent.postMessage('duebridge/ping','*')";
-      response.writeHead(200, {
-        'content-type': 'text/html',
-        'cross-origin-embedder-policy': 'require-corp',
-        'cross-origin-resource-policy': 'cross-origin',
-      });
-      return void response.end(`<!doctype html><title>ping</title><script>${script}</script>`);
-    }
-    if (top === 'flow' && seen.path.startsWith('/flow/assets/')) {
-      return send(response, 200, join(dist, 'flow', last), {
-        'cross-origin-resource-policy': 'same-origin',
-      });
-    }
-    if (seen.path.startsWith('/flow/logos/')) {
-      response.writeHead(200, {
-        'content-type': 'image/png',
-        'cross-origin-resource-policy': 'same-origin',
-      });
-      return void response.end(LOGO);
-    }
-    if (top === 'flow') return page(last, response);
-    return flowApi(seen, response);
-  }
-
-  async function page(partner: string, response: ServerResponse): Promise<void> {
-    const world = worlds.get(partner);
-    if (!world) {
-      response.writeHead(404, { 'content-security-policy': "frame-ancestors 'none'" });
-      response.end('not found');
-      return;
-    }
-    if (await trouble(world, 'page', response)) return;
-    const origins = JSON.stringify(world.origins).replaceAll('"', '&quot;');
-    const html = readFileSync(join(dist, 'flow', manifest.flow.html), 'utf8')
-      .replace('__ORIGINS__', () => origins)
-      .replace('__PARTNER__', () => partner)
-      .replace('__BILLER__', () =>
-        JSON.stringify({ name: world.billerName, ...world.look }).replaceAll('"', '&quot;'),
-      )
-      .replace('__MODE__', () => world.mode)
-      .replace('__VISIT__', '')
-      .replace('<head>', () => `<head>${beforeTag(world.before && partner)}`);
-    response.writeHead(200, {
-      'content-type': 'text/html; charset=utf-8',
-      'content-encoding': 'gzip',
-      'content-security-policy':
-        `default-src 'none'; script-src 'self' '${manifest.flow.first_script}'; ` +
-        `style-src 'self' '${manifest.flow.first_style}'; connect-src 'self'; img-src 'self' data:; ` +
-        `base-uri 'none'; form-action 'none'; frame-ancestors ${world.origins.join(' ') || "'none'"}; ` +
-        "require-trusted-types-for 'script'; trusted-types 'none'",
-      'cache-control': 'no-store',
-      'referrer-policy': 'no-referrer',
-      'x-content-type-options': 'nosniff',
-      'cross-origin-embedder-policy': 'require-corp',
-      'cross-origin-resource-policy': 'cross-origin',
-      'permissions-policy': 'payment=(), camera=(), microphone=(), geolocation=()',
-    });
-    response.end(gzipSync(html));
+    if (seen.path.startsWith('/v1/')) return flowApi(seen, response);
+    const world = worldOf(seen.path);
+    if (world && (await trouble(world, 'page', response))) return;
+    // A form opens the page as well; what comes of its fields is tested at the real platform (redirect.test.ts).
+    if (seen.method === 'POST')
+      Object.assign(request, { method: 'GET', headers: { host: seen.host } });
+    // What a script is put into is not compressed.
+    if (world?.before !== undefined) delete request.headers['accept-encoding'];
+    pages.routing(request, response);
   }
 
   async function flowApi(seen: Seen, response: ServerResponse): Promise<void> {
