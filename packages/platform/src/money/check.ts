@@ -16,7 +16,7 @@ import {
   type Statement,
 } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
-import type { BookAccount } from '../store/money-book.ts';
+import { IN_THE_BOOK, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import { noMoney, outOfBalance, readBalances, sumBook } from './balances.ts';
 import type { Waiting } from './remittance.ts';
@@ -33,10 +33,7 @@ export const CHECK_TIMEOUT_MS = 15 * 60_000;
 const dollars = (cents: string): string =>
   `replace('$' || to_char(${cents} / 100.0, 'FM999,999,999,999,990.00'), '$-', '-$')`;
 
-/**
- * A sentence for every payment since the id `$1` whose row and book disagree about what its biller is owed, or what came and went. Earlier
- * versions answered some payments of tests themselves, under such a payment_id, and booked none.
- */
+/** A sentence for every payment since the id `$1` whose row and book disagree about what its biller is owed, or what came and went. */
 const paymentsStatement = sql(`
    SELECT 'payment ' || s.id || ' of ' || s.partner_id || ': ' ||
           CASE WHEN s.owed <> s.expected
@@ -49,7 +46,7 @@ const paymentsStatement = sql(`
                   coalesce(p.expected, 0) AS expected, coalesce(b.owed, 0) AS owed, coalesce(b.under_way, 0) AS under_way,
                   coalesce(b.came, 0) AS came, coalesce(b.went, 0) AS went, coalesce(p.has_ended, false) AS has_ended
              FROM (SELECT p.platform_payment_id, p.partner_id, p.settled_at IS NOT NULL AS has_ended, p.amount_in_cents,
-                          CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND p.payment_id IS DISTINCT FROM 'test-' || p.platform_payment_id THEN p.amount_in_cents ELSE 0 END AS expected
+                          CASE WHEN p.status = 'succeeded' AND p.settled_at IS NOT NULL AND ${IN_THE_BOOK} THEN p.amount_in_cents ELSE 0 END AS expected
                      FROM duebridge_platform.payments p WHERE p.platform_payment_id >= $1) AS p
              FULL JOIN
                   (SELECT t.id, min(t.partner_id) AS partner_id,

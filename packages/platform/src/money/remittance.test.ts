@@ -243,6 +243,30 @@ test('a batch waits for its captures and its differences', async (t) => {
   assert.deepEqual(await rig.remittances(), [['due', 1_400]]);
 });
 
+test('a payment that an earlier version answered itself, in a test, is in no remittance and in no statement', async (t) => {
+  const rig = await rigOf(t);
+  await rig.paid();
+  const answeredHere = await rig.paid(false);
+  await rig.database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(
+      `UPDATE duebridge_platform.payments SET payment_id = 'test-' || platform_payment_id, settled_at = now() WHERE platform_payment_id = $1`,
+      [answeredHere],
+    );
+  });
+  await rig.close();
+  assert.deepEqual(await rig.round(), []);
+  assert.deepEqual(await rig.remittances(), [['due', 700]]);
+  await rig.holds();
+  const [made] = await listRemittances(rig.database, {});
+  assert.ok(made);
+  const amounts: number[] = [];
+  for await (const page of linesOf(rig.database, made)) {
+    amounts.push(...page.map((line) => line.amount_in_cents));
+  }
+  assert.deepEqual(amounts, [700]);
+});
+
 test('a transfer whose answer was lost is looked up by its id, and never sent again', async (t) => {
   const calls: string[] = [];
   let lost: 'send' | 'sent' | undefined = 'sent';

@@ -19,6 +19,7 @@ import type { Sealer } from '../partners/seal.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { windowDay } from '../reconciliation/batch.ts';
 import { note } from '../store/audit.ts';
+import { IN_THE_BOOK } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
 import { MAX_NACHA_CENTS } from './bank-file.ts';
@@ -97,7 +98,7 @@ const owedStatement = sql(`
      FROM (SELECT p.platform_payment_id, p.biller_id, p.amount_in_cents AS gross, coalesce(sum(t.amount_in_cents), 0) AS booked
              FROM duebridge_platform.payments p
              LEFT JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed' AND t.act IN ('settled', 'word')
-            WHERE p.platform_batch_id = $1 AND p.status = 'succeeded'
+            WHERE p.platform_batch_id = $1 AND p.status = 'succeeded' AND ${IN_THE_BOOK}
             GROUP BY 1, 2, 3) AS s
     GROUP BY s.biller_id ORDER BY s.biller_id`);
 const digestStatement = sql(`

@@ -9,6 +9,7 @@
 import { Refusal, type RemittanceView } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { csvCell } from '../csv-cell.ts';
+import { IN_THE_BOOK } from '../store/money-book.ts';
 import { xmlText } from './bank-file.ts';
 
 /** Lines of one statement to the database. */
@@ -27,7 +28,7 @@ const listStatement = sql(`
     ORDER BY made_at DESC, remittance_id DESC LIMIT $4`);
 const paymentsStatement = sql(`
    SELECT 'payment' AS kind, p.platform_payment_id, p.payment_id, p.account_id, p.amount_in_cents, p.posted_at AS note FROM duebridge_platform.payments p
-    WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded'
+    WHERE p.platform_batch_id = $1 AND p.biller_id = $2 AND p.platform_payment_id > $3 AND p.status = 'succeeded' AND ${IN_THE_BOOK}
     ORDER BY p.platform_payment_id LIMIT ${PAGE}`);
 /** What is taken off, and what was carried from earlier ones. */
 const restStatement = sql(`

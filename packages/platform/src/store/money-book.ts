@@ -56,6 +56,13 @@ export function booking(one: {
 }
 
 /**
+ * SQL: payment `p` is one that the book has when it succeeded. Earlier versions answered some payments of test registrations themselves, under
+ * such a payment_id, and booked none.
+ */
+export const IN_THE_BOOK = `NOT (p.payment_id IS NOT DISTINCT FROM 'test-' || p.platform_payment_id
+          AND p.partner_id IN (SELECT t.partner_id FROM duebridge_platform.partners t WHERE t.mode = 'test'))`;
+
+/**
  * What an operator's word about the funds of an ended payment moves (store/operators-acts.ts). `isEarly`: they were taken before its end.
  * Undefined: nothing. Pure.
  */
