@@ -55,7 +55,7 @@ test('each statement that serves a caller names whose rows it reads', () => {
     assert.ok(index >= 0, `${file} names no partner: ${text}`);
     used.add(index);
   }
-  assert.ok(seen > 20, `${seen} statements were found`);
+  assert.ok(seen >= 20, `${seen} statements were found`);
   assert.equal(used.size, WITHOUT.length, 'an exception that is not needed any more');
 });
 

@@ -240,6 +240,23 @@ test('a token makes one successful payment, however often it is exchanged afterw
   assert.equal(await paymentsOf(account), 1);
 });
 
+test('another id, another customer, another partner: the same 404 for all of them', async () => {
+  const account = newAccount();
+  const mine = await platform.session(credentials, account, newCustomer());
+  const payment = await pay(mine.session);
+  const elsewhere = await platform.register(partner);
+  const grant = await platform.credentials(elsewhere.partner_id);
+  const theirs = await platform.session(grant, account, 'customer@canary.example');
+  const headers = bearer(theirs.session);
+  const bodies = [];
+  for (const id of [payment.platform_payment_id, 'never', '018f0000-0000-7000-8000-000000000000']) {
+    const answer = await platform.call('GET', `/v1/flow/payments/${id}`, { headers });
+    assertCode(answer, 'PAYMENT_NOT_FOUND');
+    bodies.push(answer.text);
+  }
+  assert.equal(new Set(bodies).size, 1);
+});
+
 test('a session never gets a payment of another partner, even if its flow points to one', async () => {
   const account = newAccount();
   const mine = await platform.session(credentials, account, newCustomer());
