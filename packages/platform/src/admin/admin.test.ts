@@ -58,8 +58,40 @@ test('admin operations and figures are not on the public listener', async () => 
   assert.match(await figures.text(), /^duebridge_http_request_duration_seconds_count/m);
 });
 
-test('a partner is registered once, and an id that no partner has is told from one that no partner can have', async () => {
-  await assert.rejects(platform.register(partner, { partner_id: 'water' }), /CONFLICT/);
+test('a partner is registered once, read, changed and paused, and no answer contains its secret', async () => {
+  const registration = {
+    partner_id: 'gas',
+    name: 'Gas',
+    kind: 'aggregator',
+    base_url: partner.url,
+    origins: [],
+    auth: {
+      method: 'oauth',
+      token_url: `${partner.url}/oauth/token`,
+      client_id: 'platform',
+      client_secret: 'oauth-canary-secret',
+    },
+  };
+  const added = await platform.admin('POST', '/admin/v1/partners', registration);
+  assert.equal(added.status, 200, added.text);
+  assertCode(await platform.admin('POST', '/admin/v1/partners', registration), 'CONFLICT');
+  assertCode(
+    await platform.admin('POST', '/admin/v1/partners', { ...registration, colour: 'red' }),
+    'INVALID_REQUEST',
+  );
+  assertCode(
+    await platform.admin('POST', '/admin/v1/partners', { ...registration, kind: 'biller' }),
+    'INVALID_REQUEST',
+  );
+  const paused = await platform.admin('PATCH', '/admin/v1/partners/gas', { paused: true });
+  assert.equal(paused.body['paused'], true);
+  const read = await platform.admin('GET', '/admin/v1/partners/gas');
+  assert.deepEqual(read.body, paused.body);
+  const list = await platform.admin('GET', '/admin/v1/partners');
+  assert.equal((list.body['partners'] as object[]).length, 2);
+  for (const answer of [added, paused, read, list]) {
+    assert.ok(!answer.text.includes('canary'));
+  }
   assertCode(await platform.admin('GET', '/admin/v1/partners/nobody'), 'NOT_FOUND');
   assertCode(await platform.admin('PATCH', '/admin/v1/partners/nobody', {}), 'NOT_FOUND');
   assertCode(await platform.admin('GET', '/admin/v1/partners/%00'), 'INVALID_REQUEST');

@@ -67,6 +67,8 @@ async function build(): Promise<void> {
   await mkdir(path.join(folder, 'sdk'), { recursive: true });
   await mkdir(path.join(folder, 'flow'), { recursive: true });
   await writeFile(path.join(folder, 'sdk/duebridge-0.1.0-aa.js'), 'window.duebridge = {};');
+  await writeFile(path.join(folder, 'sdk/duebridge-0.0.9-99.js'), 'window.old = {};');
+  await writeFile(path.join(folder, 'flow/flow-99.js'), 'export const old = 1;');
   await writeFile(path.join(folder, 'flow/flow-bb.js'), 'export {};');
   await writeFile(path.join(folder, 'flow/flow-cc.css'), 'a{}');
   await writeFile(
@@ -84,7 +86,13 @@ async function build(): Promise<void> {
         first_style: 'sha256-style',
         first_script: 'sha256-script',
       },
-      releases: [],
+      releases: [
+        {
+          version: '0.0.9',
+          sdk: { file: 'duebridge-0.0.9-99.js', sri: 'sha384-old' },
+          flow: { assets: ['flow-99.js'] },
+        },
+      ],
     }),
   );
 }
@@ -210,10 +218,16 @@ test('what the policy of a page stops is reported, counted and bounded, whatever
   assert.deepEqual(logged, [{ directive: 'script-src', blocked: 'https://evil.example' }]);
 });
 
-test('a file of the SDK is kept forever, and a build elsewhere reads the table of hashes', async () => {
+test('what a partner pinned keeps working after the next release: the SDK, its page, the table of hashes', async () => {
   await build();
-  const { headers } = await app.inject('/sdk/v1/duebridge-0.1.0-aa.js');
-  assert.equal(headers['cache-control'], 'public, max-age=31536000, immutable');
+  for (const [url, text] of [
+    ['/sdk/v1/duebridge-0.0.9-99.js', 'window.old = {};'],
+    ['/flow/assets/flow-99.js', 'export const old = 1;'],
+  ] as const) {
+    const pinned = await app.inject(url);
+    assert.deepEqual([pinned.statusCode, pinned.body], [200, text]);
+    assert.equal(pinned.headers['cache-control'], 'public, max-age=31536000, immutable');
+  }
   const table = await app.inject('/sdk/v1/manifest.json');
   assert.equal(table.headers['access-control-allow-origin'], '*');
   assert.equal(table.json<{ sdk: { sri: string } }>().sdk.sri, 'sha384-x');
