@@ -58,6 +58,12 @@ export function callers<T extends object>() {
 const UNCOUNTED = new Set(['/healthz', '/readyz', '/v1/funding/:adapter/events']);
 
 /**
+ * Requests of one address that are begun in one turn of the event loop. Fifty connections may all have one: what a payment waits for,
+ * an answer of its database or partner, then comes in between and not after them.
+ */
+const IN_ONE_TURN = 2;
+
+/**
  * Limits the requests of each address before anything is looked at: guessing and flooding end here, pages and files included. An
  * address that is refused more often than it may ask loses its connections for ten seconds. Probes and a processor's signed events,
  * which come in bulk from few addresses, are not counted.
@@ -69,6 +75,7 @@ export function limitAddresses(app: FastifyInstance, config: PlatformSettings): 
   const perAddress = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
   // Thousands of refusals a second would still delay the payments of this process.
   const refusals = rateLimiter({ ...rate, maxKeys: MAX_RATE_KEYS, clock });
+  const inTurn = inTurns();
   app.addHook('onRequest', (request, _reply, done) => {
     const route = request.routeOptions.url;
     if (route !== undefined && UNCOUNTED.has(route)) {
@@ -78,8 +85,28 @@ export function limitAddresses(app: FastifyInstance, config: PlatformSettings): 
     const key = addressKey(request.ip);
     const refusal = perAddress.take(key);
     if (refusal && refusals.take(key)) shutOut(app.server, request.socket);
-    done(refusal);
+    inTurn(key, () => done(refusal));
   });
+}
+
+/** Runs what it is given at once, or in a later turn of the event loop where IN_ONE_TURN of the same key ran in this one. */
+function inTurns(): (key: string, work: () => void) => void {
+  const begun = new Map<string, number>();
+  let late: [key: string, work: () => void][] = [];
+  const begin = (key: string, work: () => void): void => {
+    if (begun.size === 0) setImmediate(next);
+    const before = begun.get(key) ?? 0;
+    begun.set(key, before + 1);
+    if (before < IN_ONE_TURN) work();
+    else late.push([key, work]);
+  };
+  const next = (): void => {
+    const waiting = late;
+    late = [];
+    begun.clear();
+    for (const [key, work] of waiting) begin(key, work);
+  };
+  return begin;
 }
 
 export function mountPublic(app: FastifyInstance, stages: PublicStages): void {
