@@ -62,7 +62,8 @@ export interface ServerOptions {
   metrics?: Metrics;
   limits?: Partial<HttpLimits>;
   /**
-   * Addresses and networks of proxies: `X-Forwarded-For` and `X-Forwarded-Proto` are read from these alone, `Forwarded` from nobody.
+   * Addresses and networks of proxies: `X-Forwarded-For` and `X-Forwarded-Proto` are read from these alone, `Forwarded` from nobody:
+   * a proxy that writes the first two passes on a `Forwarded` of its client's own.
    * Default: this machine.
    */
   trustedProxies?: readonly string[] | undefined;
