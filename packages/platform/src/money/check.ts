@@ -146,9 +146,14 @@ const unremittedStatement = sql(`
    SELECT p.partner_id, p.biller_id, sum(t.amount_in_cents)::bigint AS cents
      FROM duebridge_platform.payments p JOIN duebridge_platform.transfers t ON t.id = p.platform_payment_id AND t.credit = 'owed'
     WHERE p.platform_batch_id = ANY($1::text[]) AND t.day >= $2::date GROUP BY 1, 2`);
-/** `day`: before that on which the oldest was opened; without it the book of years would be read, because the planner takes a batch for spread over them. */
+/**
+ * `day`: before the window of the oldest, by the database's clock when it was opened and by the platform's when its cut-off was set. Without it the
+ * book of years would be read, because the planner takes a batch for spread over them.
+ */
 const unremittedBatchesStatement = sql(`
-   SELECT b.platform_batch_id, ((min(b.opened_at) OVER () AT TIME ZONE 'UTC')::date - 1)::text AS day FROM duebridge_platform.batches b
+   SELECT b.platform_batch_id,
+          ((min(least(b.opened_at, b.cutoff_at - interval '2 days')) OVER () AT TIME ZONE 'UTC')::date - 1)::text AS day
+     FROM duebridge_platform.batches b
     WHERE NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)`);
 const unsentStatement = sql(`
    SELECT r.partner_id, r.biller_id, sum(r.net_in_cents)::bigint AS cents FROM duebridge_platform.remittances r
