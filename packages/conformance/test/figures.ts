@@ -59,7 +59,7 @@ function figures(): string {
   const warned = RIGHT_PARTNERS.flatMap(({ name, warns }) =>
     warns === undefined ? [] : `${name} (${warns.join(', ')})`,
   );
-  return `${sides}\n\n<!-- oxfmt-ignore -->\n${checks}\n\nOf the right partners these are warned, each a partner:\n\n${warned.map((name) => `- ${name}`).join('\n')}\n`;
+  return `${sides}\n\n${checks}\n\nOf the right partners these are warned, each a partner:\n\n${warned.map((name) => `- ${name}`).join('\n')}\n`;
 }
 
 if (import.meta.main) writeFileSync(PAGE, withFigures(readFileSync(PAGE, 'utf8')));
