@@ -118,7 +118,6 @@ export async function openEngine(
             amount_in_cents: 12_345,
             funding_method: way,
             ...engine.placeForNew(place.partner, { funding_method: way }),
-            actor: 'bench',
           });
           await funding.keep(tx, row, undefined);
           rows.push(row);

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
-import { ARRIVALS, findPayments } from '../store/payments.ts';
+import { ARRIVALS, findPayments, type Queryable } from '../store/payments.ts';
+import { takeSteps } from '../store/steps.ts';
 import { idsInSlots, placeArrivals } from './slots.ts';
 import { idleWorker, engineRig, writer } from '../../test/engine-rig.ts';
 import { advance, endPayments, settlePayments } from '../../test/standing.ts';
@@ -84,6 +85,55 @@ test('a plan that is made for many payments at once in a small table reads no ot
   const after = await read(database);
   // With the number of payments in sight, PostgreSQL would read the whole table and compare each row with each payment: 2.5 s.
   assert.ok(after - before < 1_000, `${after - before} rows of payments were read`);
+});
+
+test('what the engine asks about payments of a month opens no other month, however many years there are', async (t) => {
+  const rig = await engineRig(t);
+  const { database } = rig;
+  await rig.register('acme', 'http://127.0.0.1:9');
+  await idleWorker(database, 'me', [1]);
+  const ids: string[] = [];
+  for (const slot of [ARRIVALS, 1, 1]) {
+    ids.push((await rig.pay(rig.engine(), 'acme', { slot })).platform_payment_id);
+  }
+  const asked: [text: string, values: readonly unknown[]][] = [];
+  const on: Queryable = {
+    query(statement, values = []) {
+      if (typeof statement === 'object') asked.push([statement.text, values]);
+      return database.query(statement, values);
+    },
+  };
+  await findPayments(on, ids);
+  await placeArrivals(on, 'me', [1]);
+  const all = ids.map((platform_payment_id) => ({ platform_payment_id, from: 'created' as const }));
+  await takeSteps(
+    on,
+    writer('me'),
+    all.map((one) => ({ ...one, kind: 'advance', to: 'dispatching' })),
+  );
+  // As every connection of the engine plans: once, before the payments are known.
+  const plans = await database.withConnection(async (connection) => {
+    await connection.query('SET plan_cache_mode = force_generic_plan');
+    const said: string[] = [];
+    for (const [text, values] of asked.filter(([, { length }]) => length > 1)) {
+      await connection.query(`PREPARE asked AS ${text}`);
+      // An array as PostgreSQL writes one: none of these texts has a comma of its own.
+      const given = values.map((one) =>
+        Array.isArray(one) ? `'{${one.join()}}'` : `'${one as string}'`,
+      );
+      const lines = await connection.query<Record<string, string>>(
+        `EXPLAIN EXECUTE asked (${given.join(', ')})`,
+      );
+      await connection.query('DEALLOCATE asked');
+      said.push(lines.map((line) => line['QUERY PLAN']).join('\n'));
+    }
+    return said;
+  });
+  assert.equal(plans.length, 4);
+  for (const plan of plans) {
+    const months = new Set(plan.match(/ on payments_\w+/g));
+    assert.equal(months.size, 1, plan);
+  }
 });
 
 const FAILED = {

@@ -10,6 +10,7 @@
  * just started, or lost its lease) leaves it in ARRIVALS; the owner of slot 0 moves what arrives there into its own slots.
  */
 import { sql } from '@duebridge/runtime';
+import { spanOf } from '../payment-id.ts';
 import { ARRIVALS, findPayments, type PaymentRow, type Queryable } from '../store/payments.ts';
 
 /** How many slots there are: enough that twenty workers differ by 2 % at most, few enough to be read every second. */
@@ -168,7 +169,7 @@ const placeStatement = sql(
   'slot_place',
   `UPDATE duebridge_platform.payments AS p SET slot = u.slot
      FROM unnest($2::text[], $3::smallint[]) AS u (id, slot), duebridge_platform.slots AS s
-    WHERE p.platform_payment_id = u.id AND p.slot = ${ARRIVALS} AND p.settled_at IS NULL
+    WHERE p.platform_payment_id = u.id AND p.platform_payment_id BETWEEN $4 AND $5 AND p.slot = ${ARRIVALS} AND p.settled_at IS NULL
       AND s.slot = u.slot AND s.worker_id = $1
   RETURNING p.platform_payment_id`,
 );
@@ -190,6 +191,7 @@ export async function placeArrivals(
     worker_id,
     ids,
     ids.map((_, index) => slots[index % slots.length] ?? ARRIVALS),
+    ...spanOf(ids),
   ]);
   return findPayments(
     on,

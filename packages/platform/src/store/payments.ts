@@ -11,6 +11,7 @@
 import { Refusal, type PaymentStage, type PaymentStatus } from '@duebridge/contract';
 import { sql, type Transaction } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
+import { spanOf } from '../payment-id.ts';
 
 /** Runs statements: the pool, or a transaction. */
 export type Queryable = Pick<Transaction, 'query'>;
@@ -115,7 +116,8 @@ export async function insertPayment(
 
 const findStatement = sql(
   'payment_find',
-  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p WHERE p.platform_payment_id = ANY($1)`,
+  `SELECT ${PAYMENT_COLUMNS} FROM duebridge_platform.payments p
+    WHERE p.platform_payment_id = ANY($1) AND p.platform_payment_id BETWEEN $2 AND $3`,
 );
 
 /** The payment with this id, or undefined. */
@@ -139,7 +141,7 @@ export async function knownPayment(
 
 /** Those of these payments that exist, in no particular order. */
 export function findPayments(on: Queryable, ids: readonly string[]): Promise<PaymentRow[]> {
-  return on.query<PaymentRow>(findStatement, [ids]);
+  return on.query<PaymentRow>(findStatement, [ids, ...spanOf(ids)]);
 }
 
 /** Details of an audit line: flat, and free of personal data. */

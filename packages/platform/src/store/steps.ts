@@ -10,6 +10,7 @@
 import type { PaymentStage, TerminalStatus } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import type { Hold, SettledFunds } from '../funding.ts';
+import { spanOf } from '../payment-id.ts';
 import { uncollectedCases } from './cases.ts';
 import { booking } from './money-book.ts';
 import type { AuditDetail, PaymentRow, Queryable } from './payments.ts';
@@ -100,7 +101,7 @@ function recordOf(step: Step): object {
 
 /**
  * One statement for all steps: those that are taken at about the same time share a commit, whatever they are. `$1` worker, `$2` time, `$3`
- * steps.
+ * steps, `$4` and `$5` the span of their ids.
  *
  * The fence (PL10): the worker owns the slot of the payment, which stands where the worker believes. The sum keeps the planner from starting
  * with a worker's slots and visiting all of their payments, which looks cheap to it while a new table has no statistics; `num_nulls` keeps
@@ -135,7 +136,7 @@ const stepStatement = sql(
                   rejection_message text, detail jsonb, held boolean, held_until timestamptz, ended_by text, status text,
                   posted_at timestamptz, failure_reason text, settles boolean, funds text, source text, reason text),
             duebridge_platform.slots AS s
-      WHERE p.platform_payment_id = u.id AND s.slot = p.slot + 0 AND s.worker_id = $1 AND p.stage = u.from_stage
+      WHERE p.platform_payment_id = u.id AND p.platform_payment_id BETWEEN $4 AND $5 AND s.slot = p.slot + 0 AND s.worker_id = $1 AND p.stage = u.from_stage
         AND num_nulls(p.settled_at) = 1
       RETURNING p.*, u.detail, u.held, u.held_until, u.status IS NOT NULL AS ends, u.source, u.reason AS lost,
                 CASE WHEN u.settles THEN coalesce(u.funds, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) END AS funds
@@ -186,6 +187,7 @@ export async function takeSteps(
     worker_id,
     at,
     JSON.stringify(steps.map(recordOf)),
+    ...spanOf(steps.map((step) => step.platform_payment_id)),
   ]);
   const ids = new Set(changed.map((row) => row.platform_payment_id));
   return steps.map((step) => ids.has(step.platform_payment_id));
