@@ -2,14 +2,12 @@
  * What a platform does beside answering: lost payments, retention, mails, seals of the audit, funds, the closing of batches, the book of money, sums and gauges. Each loop stands on
  * rows, so that any number of replicas may run it, and ends when it is told to stop.
  */
-import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
+import { createSecretKey, hkdfSync } from 'node:crypto';
 import {
   keepSealing,
   repeatedly,
   AuditChain,
-  type Clock,
   type Database,
-  type Log,
   type Metrics,
 } from '@duebridge/runtime';
 import { sumUp } from './admin/figures.ts';
@@ -18,12 +16,10 @@ import type { LostPayments } from './checkout/lost-payments.ts';
 import { keepMailing } from './checkout/mail.ts';
 import { forget, REST_MS } from './checkout/retention.ts';
 import type { PlatformConfig } from './config.ts';
-import type { Funds } from './funding/funds.ts';
 import { openBookkeeping } from './money/check.ts';
 import type { Waiting } from './money/remittance.ts';
-import type { PartnerRegistry } from './partners/registry.ts';
-import type { Sealer } from './partners/seal.ts';
 import { closeBatches } from './reconciliation/batch.ts';
+import type { Services } from './services.ts';
 import { auditTables } from './store/audit.ts';
 import { makeMonths } from './store/months.ts';
 
@@ -54,23 +50,17 @@ export function measurePools(metrics: Metrics, pools: Readonly<Record<string, Da
 }
 
 /** What goes on beside the answers, until `signal` aborts; `ended` resolves then. */
-export function keepWorking(given: {
-  readonly config: PlatformConfig;
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly sealer: Sealer;
-  readonly funding: Funds;
-  readonly lost: LostPayments;
-  readonly keyPepper: KeyObject;
-  readonly metrics: Metrics;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  readonly remit: () => Promise<readonly Waiting[]>;
-}): { readonly auditChain: AuditChain; readonly ended: Promise<unknown> } {
+export function keepWorking(
+  given: Omit<Services, 'client' | 'engine' | 'attempts'> & {
+    readonly config: PlatformConfig;
+    readonly lost: LostPayments;
+    readonly signal: AbortSignal;
+    readonly remit: () => Promise<readonly Waiting[]>;
+  },
+): { readonly auditChain: AuditChain; readonly ended: Promise<unknown> } {
   const { config, database, registry, sealer, funding, lost, metrics, clock, log, signal } = given;
   // Keyed with what is outside the database, so that whoever can write to it cannot make seals of their own.
-  const sealing = hkdfSync('sha256', given.keyPepper, '', 'duebridge audit seals', 32);
+  const sealing = hkdfSync('sha256', given.pepper, '', 'duebridge audit seals', 32);
   const auditChain = new AuditChain({
     database,
     tables: auditTables,

@@ -13,7 +13,7 @@ const key = Buffer.alloc(32, 3).toString('base64');
 test('a first start without settings generates its secrets, readable by their owner only, and keeps them', async () => {
   const dataDirectory = path.join(root, 'first');
   const made = await readSecrets({ dataDirectory });
-  assert.ok((await readSecrets({ dataDirectory })).keyPepper.equals(made.keyPepper));
+  assert.ok((await readSecrets({ dataDirectory })).pepper.equals(made.pepper));
   assert.equal(
     (await readFile(adminKeyFile(dataDirectory, 'platform'), 'utf8')).trim(),
     made.adminKey,
@@ -31,8 +31,8 @@ test('twenty processes that start at once agree on the secrets', async () => {
   assert.equal(
     new Set(
       all.map(
-        ({ sealKey, adminKey, keyPepper }) =>
-          `${sealKey} ${adminKey} ${keyPepper.export().toString('hex')}`,
+        ({ sealKey, adminKey, pepper }) =>
+          `${sealKey} ${adminKey} ${pepper.export().toString('hex')}`,
       ),
     ).size,
     1,
@@ -45,7 +45,7 @@ test('with DATABASE_URL a replica must be given its secrets: it generates none t
   await assert.rejects(readSecrets(config), /DUEBRIDGE_SEAL_KEY/);
   await assert.rejects(readSecrets({ ...config, sealKey: key }), /DUEBRIDGE_KEY_PEPPER/);
   const secrets = await readSecrets({ ...config, sealKey: key, keyPepper: key, adminKey: 'k' });
-  assert.equal(secrets.keyPepper.symmetricKeySize, 32);
+  assert.equal(secrets.pepper.symmetricKeySize, 32);
 });
 
 test('an unusable secret is refused at the start, without being quoted', async () => {

@@ -75,7 +75,7 @@ export interface PlatformSecrets {
   readonly checked: readonly DeploymentSecret[];
   readonly sealKey: string;
   /** As a key: from a Buffer, Node 24 would import it at every digest, which takes six times as long as the digest. */
-  readonly keyPepper: KeyObject;
+  readonly pepper: KeyObject;
   readonly adminKey: string;
 }
 
@@ -148,17 +148,17 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
   };
   const sealKey = config.sealKey ?? (await kept('platform-seal-key', 'DUEBRIDGE_SEAL_KEY'));
   openSealer(sealKey);
-  const pepper = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
+  const given = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
   const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'platform')));
-  const keyPepper = createSecretKey(Buffer.from(pepperText(pepper), 'base64'));
+  const pepper = createSecretKey(Buffer.from(pepperText(given), 'base64'));
   const checked = [
     {
       variable: 'DUEBRIDGE_SEAL_KEY',
       keys: sealKey.split(',').map((key) => createSecretKey(Buffer.from(key.trim(), 'base64'))),
     },
-    { variable: 'DUEBRIDGE_KEY_PEPPER', keys: [keyPepper] },
+    { variable: 'DUEBRIDGE_KEY_PEPPER', keys: [pepper] },
   ];
-  return { checked, sealKey, keyPepper, adminKey };
+  return { checked, sealKey, pepper, adminKey };
 }
 
 /** The settings if all of them are given, undefined if none is. Throws ConfigurationError for some of them. */

@@ -94,7 +94,7 @@ interface Ground
   extends Awaited<ReturnType<typeof openPools>>, Pick<OpenAdapters, 'offersSandbox'> {
   readonly config: PlatformSettings;
   readonly sealKey: string;
-  readonly keyPepper: KeyObject;
+  readonly pepper: KeyObject;
   readonly adapters: OpenAdapters['adapters'];
   readonly metrics: Metrics;
   readonly clock: Clock;
@@ -115,13 +115,13 @@ async function openAll(
   const clock = config.clock ?? systemClock;
   // First: a platform that cannot start with these settings leaves nothing behind, neither files nor a database that is migrated.
   const { adapters, offersSandbox } = await openAdapters(config);
-  const { checked, sealKey, keyPepper, adminKey } = await readSecrets(config);
+  const { checked, sealKey, pepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const pools = await openPools(config, checked, log, closers);
   const stopping = new AbortController();
   const { signal } = stopping;
   const around = { metrics, clock, log, signal, closers };
-  const ground = { config, adapters, offersSandbox, ...pools, sealKey, keyPepper, ...around };
+  const ground = { config, adapters, offersSandbox, ...pools, sealKey, pepper, ...around };
 
   const driving = await openDriving(ground);
   const { engine, funding } = driving;
@@ -158,7 +158,7 @@ async function openAll(
     ...engine.health,
   });
   const publicApp = openPublicListener(ground, driving, checkout, ready);
-  const operators = openOperators({ database, adminKey, pepper: keyPepper, clock });
+  const operators = openOperators({ database, pepper, clock }, adminKey);
   const adminApp = openAdminListener(ground, ready, {
     ...base,
     adapters,
@@ -170,7 +170,7 @@ async function openAll(
     refunding,
     secondPersonAboveCents,
     keys: checkout.keys,
-    pepper: keyPepper,
+    pepper,
     remit: remitNow,
     authenticate: adminAuthentication(operators, clock),
   });
@@ -236,7 +236,7 @@ async function openDriving(ground: Ground) {
 
 /** The stages from the token to the confirm. */
 function openCheckout(ground: Ground, driving: Driving) {
-  const { config, front: database, keyPepper: pepper, metrics, clock, log } = ground;
+  const { config, front: database, pepper, metrics, clock, log } = ground;
   const { signal, closers } = ground;
   const { registry, client, engine, funding, sealer } = driving;
   const keys = openClientKeys({ database, pepper, clock, log });
@@ -266,7 +266,7 @@ function openPublicListener(
   ready: Ready,
 ): FastifyInstance {
   const { trustedProxies, webDist } = config;
-  const visits = openVisits({ database, registry, sealer, sealKeys: sealKey, clock });
+  const visits = openVisits({ database, registry, sealer, clock }, sealKey);
   const publicApp = createServer({ log, clock, metrics, trustedProxies });
   limitAddresses(publicApp, config);
   mountPublic(publicApp, { config, ...checkout, funding, visits });

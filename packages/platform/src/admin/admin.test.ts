@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { createSecretKey } from 'node:crypto';
 import test, { after } from 'node:test';
 import { ERRORS, platformAdminRoutes, type ErrorCode, type PaymentPage } from '@duebridge/contract';
 import { bearer, startTestPartner, startTestPlatform, type Answer } from '../checkout/testing.ts';
 import { openPaymentList } from './payment-list.ts';
+import type { Services } from '../services.ts';
 
 const partner = await startTestPartner({ after });
 const platform = await startTestPlatform({ after });
@@ -132,15 +132,14 @@ test('a page of payments reads each of its partners once', async () => {
   const list = openPaymentList({
     database: platform.database,
     registry: {
-      get: async (partner_id) => {
+      get: async (partner_id: string) => {
         asked.push(partner_id);
         return undefined;
       },
     },
     attempts: { callsOf: async () => new Map() },
-    pepper: createSecretKey(Buffer.from('pepper')),
     engine: { nextStepAt: () => undefined },
-  });
+  } as unknown as Services);
   const { payments } = await list.paymentPage({});
   assert.ok(payments.length >= 3);
   assert.deepEqual(asked, [biller.partner_id]);

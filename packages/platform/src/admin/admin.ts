@@ -6,7 +6,6 @@
  * holds:  the role is checked for each operation by the route table, before the body is read; whether an act is allowed is decided
  *         inside the statement that does it, never by what was read before it.
  */
-import type { KeyObject } from 'node:crypto';
 import {
   compileCheck,
   isOwnInstant,
@@ -14,27 +13,15 @@ import {
   Refusal,
   Uuid,
 } from '@duebridge/contract';
-import {
-  mount,
-  type AuditChain,
-  type Clock,
-  type Database,
-  type Handler,
-  type Log,
-} from '@duebridge/runtime';
+import { mount, type AuditChain, type Handler } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { listAnswers } from '../checkout/answers.ts';
 import type { ClientKeys } from '../checkout/keys.ts';
 import { callers } from '../checkout/public-routes.ts';
-import type { Engine } from '../engine/engine.ts';
-import type { PartnerClient } from '../partners/client.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
-import type { Sealer } from '../partners/seal.ts';
 import { closeBatchNow, getBatch, listBatches } from '../reconciliation/batch.ts';
 import { listDifferences, resolveDifference } from '../reconciliation/differences.ts';
 import { reconcileFile, type Reconciliations } from '../reconciliation/reconcile.ts';
 import { listAsks } from '../store/asks.ts';
-import type { Attempts } from '../store/attempts.ts';
 import { readArchived } from '../store/archived.ts';
 import { auditOfPayment, listAudit, note } from '../store/audit.ts';
 import type { FundingAdapter } from '../funding/adapter.ts';
@@ -55,23 +42,16 @@ import { badCursor, openPaymentList, pageOf, type PaymentList } from './payment-
 import { erasePerson, showPerson } from './people.ts';
 import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
 import type { Serve } from './serve.ts';
+import type { Services } from '../services.ts';
 
 /** The dependencies of the admin API. */
-export interface AdminDependencies extends MoneyDependencies {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
+export interface AdminDependencies
+  extends MoneyDependencies, Omit<Services, 'funding' | 'metrics'> {
   readonly reconciliations: Reconciliations;
   readonly adapters: readonly FundingAdapter[];
   readonly publicUrl: string | undefined;
   readonly keys: ClientKeys;
   readonly operators: Operators;
-  readonly attempts: Attempts;
-  readonly sealer: Sealer;
-  readonly pepper: KeyObject;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly engine: Pick<Engine, 'nextStepAt'>;
   readonly auditChain: AuditChain;
   /** Closing a review above this needs a second person. */
   readonly secondPersonAboveCents: number;
@@ -139,7 +119,7 @@ function mountOperators(serve: Serve, { operators }: AdminDependencies): void {
 }
 
 function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
-  const { database, registry, client, keys, clock, attempts } = dependencies;
+  const { database, registry, keys } = dependencies;
   const known = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.add_partner, ({ body, actor }) => registry.add(body, actor));
   serve(routes.list_partners, async () => ({ partners: await registry.list() }));
@@ -152,7 +132,7 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
     registry.change(params.partner_id, body, actor),
   );
   serve(routes.test_partner, async ({ params }) =>
-    testPartner(client, await known(params.partner_id), clock),
+    testPartner(dependencies, await known(params.partner_id)),
   );
   serve(routes.register_domains, async ({ params }) => {
     const { adapters, publicUrl } = dependencies;
@@ -166,9 +146,7 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   serve(routes.revoke_key, ({ params, actor }) =>
     keys.revoke(params.partner_id, params.key_id, actor),
   );
-  serve(routes.get_partner_health, ({ params }) =>
-    partnerHealth({ database, attempts }, params.partner_id),
-  );
+  serve(routes.get_partner_health, ({ params }) => partnerHealth(dependencies, params.partner_id));
   serve(routes.list_answers, async ({ params }) => ({
     answers: await listAnswers(database, params.partner_id),
   }));

@@ -1,7 +1,6 @@
 /** The admin operations on money: the book, how billers are paid, and their remittances. */
 import { Readable } from 'node:stream';
 import { platformAdminRoutes as routes, Refusal } from '@duebridge/contract';
-import type { Clock, Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { readBalances } from '../money/balances.ts';
 import { CHECK_TIMEOUT_MS, checkMoney, HOURLY_DAYS } from '../money/check.ts';
@@ -13,16 +12,15 @@ import { payOut, type Waiting } from '../money/remittance.ts';
 import { listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
 import { getRemittance, listRemittances, readStatementOf } from '../money/statement.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
-import type { Sealer } from '../partners/seal.ts';
+import type { Services } from '../services.ts';
 import type { Serve } from './serve.ts';
 import { pageOf } from './payment-list.ts';
 
 /** What they need. */
-export interface MoneyDependencies {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly sealer: Sealer;
-  readonly clock: Clock;
+export interface MoneyDependencies extends Pick<
+  Services,
+  'database' | 'registry' | 'sealer' | 'clock'
+> {
   /** The account that pays billers; undefined while it is not configured. */
   readonly payer: Payer | undefined;
   readonly remit: () => Promise<readonly Waiting[]>;

@@ -137,7 +137,7 @@ test('guessed operator keys are counted in the audit, at most one line a minute,
   const clock = manualClock();
   const { database } = platform;
   const pepper = createSecretKey(Buffer.alloc(32, 3));
-  const operators = openOperators({ database, adminKey: 'k'.repeat(40), pepper, clock });
+  const operators = openOperators({ database, pepper, clock }, 'k'.repeat(40));
   const lines = (): Promise<{ actor: string; keys: number }[]> =>
     database.query(
       `SELECT actor, (detail ->> 'keys')::int AS keys FROM duebridge_platform.audit
@@ -186,7 +186,7 @@ test('a session ends with the admin key or the identity that opened it', async (
   const pepper = createSecretKey(Buffer.alloc(32, 7));
   const clock = manualClock(Date.now());
   const open = (adminKey: string) =>
-    openOperators({ database: platform.database, adminKey, pepper, clock });
+    openOperators({ database: platform.database, pepper, clock }, adminKey);
   const refused = (error: unknown) => error instanceof Refusal && error.code === 'UNAUTHORIZED';
   const before = open('first-admin-key');
   const { cookie } = await before.openSession(await before.verifyKey('first-admin-key'));

@@ -6,7 +6,7 @@
  *         the role admin that is in no table, so that nobody is ever locked out. A revoked key, a disabled operator and a changed
  *         role count here at once and at every other replica within five seconds.
  */
-import crypto, { createHmac, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
+import crypto, { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import {
   conflict,
   Refusal,
@@ -30,6 +30,7 @@ import {
   type Remembered,
   type Statement,
 } from '@duebridge/runtime';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { KEY_IS_ACTIVE, openKeyStore } from '../store/keys.ts';
 
@@ -119,18 +120,15 @@ function iso(column: string): string {
 /** Operators, their keys and their console sessions. */
 export type Operators = ReturnType<typeof openOperators>;
 
-/** Opens the operators. `adminKey` is the deployment's own key; `pepper` keys the digests of the others. */
-export function openOperators(options: {
-  database: Database;
-  adminKey: string;
-  pepper: KeyObject;
-  clock: Clock;
-}) {
-  const { database, pepper, clock } = options;
+/** Opens the operators. `adminKey` is the deployment's own key. */
+export function openOperators(
+  { database, pepper, clock }: Pick<Services, 'database' | 'pepper' | 'clock'>,
+  adminKey: string,
+) {
   const digestOf = (key: string): Buffer => keyDigest(pepper, key, 'operator');
   const store = openKeyStore(database, clock, 'operator');
   const byKey = digestLookUp<Operator>(database, byKeyStatement, 'digest');
-  const adminDigest = digestOf(options.adminKey);
+  const adminDigest = digestOf(adminKey);
   const known = remember<Operator>({ clock, max: MAX_REMEMBERED });
   const refuse = openRefusals(database, clock);
   const readOne = async (operator_id: string): Promise<OperatorView> => {

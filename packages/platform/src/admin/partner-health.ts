@@ -3,8 +3,8 @@
  * costs nothing otherwise.
  */
 import type { PartnerHealth } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
-import type { Attempts, RecordedCall } from '../store/attempts.ts';
+import type { Services } from '../services.ts';
+import type { RecordedCall } from '../store/attempts.ts';
 import { listPayments } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
@@ -13,7 +13,7 @@ const LATEST_PAYMENTS = 500;
 
 /** Reads the calls for the latest payments of a partner. */
 export async function partnerHealth(
-  { database, attempts }: { readonly database: Database; readonly attempts: Attempts },
+  { database, attempts }: Pick<Services, 'database' | 'attempts'>,
   partner_id: string,
 ): Promise<PartnerHealth> {
   const payments = await listPayments(database, { partner_id, limit: LATEST_PAYMENTS });

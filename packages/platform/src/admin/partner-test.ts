@@ -4,18 +4,16 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { PartnerTest } from '@duebridge/contract';
-import type { Clock } from '@duebridge/runtime';
-import type { PartnerClient } from '../partners/client.ts';
 import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 
 /** Longer than a person likes to wait after pressing a button. */
 const DEADLINE_MS = 8_000;
 
 /** Tests the partner once. Never throws because of the partner. */
 export async function testPartner(
-  client: PartnerClient,
+  { client, clock }: Pick<Services, 'client' | 'clock'>,
   partner: Partner,
-  clock: Clock,
 ): Promise<PartnerTest> {
   const startedAt = clock.monotonic();
   const account = {

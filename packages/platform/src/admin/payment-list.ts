@@ -4,7 +4,6 @@
  * holds: no customer and no whole account id leaves here. The calls, and the due time of the next step, are those that this process
  *        knows: another one counts its own.
  */
-import type { KeyObject } from 'node:crypto';
 import {
   invalidField,
   PaymentView,
@@ -13,12 +12,10 @@ import {
   type Mode,
   type PaymentSearch,
 } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
-import type { Engine } from '../engine/engine.ts';
 import { maskAccountId } from '../mask.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
-import { summarize, type Attempts } from '../store/attempts.ts';
+import type { Services } from '../services.ts';
+import { summarize } from '../store/attempts.ts';
 import { casesOf } from '../store/cases.ts';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import { PAUSED, type PaymentRow } from '../store/payments.ts';
@@ -46,14 +43,10 @@ export async function pageOf<Row>(
 export type PaymentList = ReturnType<typeof openPaymentList>;
 
 /** Opens the list. */
-export function openPaymentList(dependencies: {
-  readonly database: Database;
-  readonly registry: Pick<PartnerRegistry, 'get'>;
-  readonly attempts: Pick<Attempts, 'callsOf'>;
-  readonly pepper: KeyObject;
-  readonly engine: Pick<Engine, 'nextStepAt'>;
-}) {
-  const { database, registry, attempts, engine } = dependencies;
+export function openPaymentList(
+  services: Pick<Services, 'database' | 'registry' | 'attempts' | 'pepper' | 'engine'>,
+) {
+  const { database, registry, attempts, pepper, engine } = services;
   // A registration never changes its mode (decision 160).
   const modes = new Map<string, Mode>();
   const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
@@ -104,7 +97,7 @@ export function openPaymentList(dependencies: {
   }: PaymentSearch): Omit<PaymentFilter, 'limit'> => ({
     ...filter,
     amount_in_cents: amount_in_cents === undefined ? undefined : Number(amount_in_cents),
-    email_digests: email === undefined ? undefined : emailDigests(dependencies.pepper, email),
+    email_digests: email === undefined ? undefined : emailDigests(pepper, email),
   });
 
   /** One page. Throws Refusal INVALID_REQUEST for a cursor of no page. */

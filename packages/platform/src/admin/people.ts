@@ -4,23 +4,15 @@
  * holds: a person is found by a keyed digest of the address, never by opening every record; whoever looks is in the audit with the
  *        reason, and the address is not. The facts of payments stay: they name nobody.
  */
-import type { KeyObject } from 'node:crypto';
 import { Refusal, type Person, type PersonErasure } from '@duebridge/contract';
-import { sql, type Database, type Transaction } from '@duebridge/runtime';
+import { sql, type Transaction } from '@duebridge/runtime';
 import { emailDigests } from '../checkout/secrets.ts';
-import type { Sealer } from '../partners/seal.ts';
+import type { Services } from '../services.ts';
 import { countSaved, eraseSaved } from '../funding/saved.ts';
 import { eraseAttempts } from '../store/attempts.ts';
 import { note } from '../store/audit.ts';
 import { paymentsOfPerson } from '../store/payment-search.ts';
 import { findPayments, type PaymentRow } from '../store/payments.ts';
-
-/** The keys for finding and opening personal data. */
-export interface PeopleDependencies {
-  readonly database: Database;
-  readonly sealer: Sealer;
-  readonly pepper: KeyObject;
-}
 
 /** Maximum number of one person's records that are read. */
 const MAX_RECORDS = 1_000;
@@ -39,7 +31,7 @@ const customersStatement = sql(`
 
 /** The data held about a person. Throws Refusal NOT_FOUND. */
 export async function showPerson(
-  { database, sealer, pepper }: PeopleDependencies,
+  { database, sealer, pepper }: Pick<Services, 'database' | 'sealer' | 'pepper'>,
   email: string,
   reason: string,
   actor: string,
@@ -81,7 +73,7 @@ const eraseStatement = sql(`
 
 /** Erases a person. Throws Refusal NOT_FOUND when nothing is held about them. */
 export function erasePerson(
-  { database, pepper }: PeopleDependencies,
+  { database, pepper }: Pick<Services, 'database' | 'pepper'>,
   email: string,
   reason: string,
   actor: string,

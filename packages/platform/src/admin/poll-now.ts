@@ -5,26 +5,19 @@
  *        the payment takes it over at its own next poll.
  */
 import { conflict, Refusal, type PartnerAnswer } from '@duebridge/contract';
-import type { Database } from '@duebridge/runtime';
 import { judgePoll } from '../engine/outcome.ts';
 import { evidenceOf } from '../engine/review.ts';
-import type { PartnerClient } from '../partners/client.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { findPayment } from '../store/payments.ts';
 
 /** Polls the partner. Throws Refusal PAYMENT_NOT_FOUND, and CONFLICT for a payment that the partner cannot have. */
 export async function pollNow(
-  dependencies: {
-    readonly database: Database;
-    readonly registry: PartnerRegistry;
-    readonly client: PartnerClient;
-  },
+  { database, registry, client }: Pick<Services, 'database' | 'registry' | 'client'>,
   platform_payment_id: string,
   reason: string,
   actor: string,
 ): Promise<PartnerAnswer> {
-  const { database, registry, client } = dependencies;
   const payment = await findPayment(database, platform_payment_id);
   const partner = payment && (await registry.get(payment.partner_id));
   if (payment === undefined || partner === undefined) throw new Refusal('PAYMENT_NOT_FOUND');

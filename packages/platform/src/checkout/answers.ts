@@ -6,7 +6,8 @@
  *         so many kinds of answers between two writes, causes cut and redacted, clients that were never issued dropped.
  */
 import type { PartnerCallAnswer, Refusal } from '@duebridge/contract';
-import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { messageOf, sql, type Database } from '@duebridge/runtime';
+import type { Services } from '../services.ts';
 import { redact } from '../store/attempts.ts';
 
 /** Kinds of answers between two writes at most; beyond, an answer is not counted. */
@@ -68,8 +69,11 @@ const listStatement = sql(`
 export type Answers = ReturnType<typeof openAnswers>;
 
 /** Opens the counting. */
-export function openAnswers(options: { database: Database; clock: Clock; log: Log }) {
-  const { database, clock, log } = options;
+export function openAnswers({
+  database,
+  clock,
+  log,
+}: Pick<Services, 'database' | 'clock' | 'log'>) {
   let kinds = new Map<string, Kind>();
   let unverified = 0;
   return {

@@ -7,8 +7,8 @@ import { manualClock, testDatabase } from '@duebridge/runtime/testing';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
 import { isPayable, nextPaymentId, type Session } from './flow.ts';
 import { LostPayments } from './lost-payments.ts';
-import type { PartnerClient } from '../partners/client.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { migrations } from '../migrations.ts';
 import { openPayments, type Payments } from './confirm.ts';
 import type { PaymentRow } from '../store/payments.ts';
@@ -45,31 +45,25 @@ async function confirmOf(session: Session, at = clock): Promise<FlowPaymentReque
 }
 
 function open(on: Database, taken: PaymentRow[], at = clock, read: unknown[] = []): Payments {
-  return openPayments({
+  const services = {
     database: on,
-    registry: { get: () => Promise.resolve(partner) } as unknown as PartnerRegistry,
+    registry: { get: () => Promise.resolve(partner) },
     client: {
       getAccount: () => Promise.resolve({ kind: 'found', account: { status: 'active' } }),
-    } as unknown as PartnerClient,
+    },
     engine: {
       placeForNew: () => ({ slot: 7, stage: 'created' }),
-      take: (payment) => void taken.push(payment),
-      lookAgain: (slot) => void read.push(slot),
+      take: (payment: PaymentRow) => void taken.push(payment),
+      lookAgain: (slot: number | null) => void read.push(slot),
     },
     funding: {
       methods: () => [{ funding_method: 'sandbox_bank', label: 'x', sandbox: true }],
       keep: () => Promise.resolve(),
     },
-    lost: new LostPayments({
-      database: on,
-      registry: { get: () => Promise.resolve(partner) },
-      funding: { keep: () => Promise.resolve() },
-      clock: at,
-      log: silentLog,
-    }),
     clock: at,
-    paidRetentionDays: 90,
-  });
+    log: silentLog,
+  } as unknown as Services;
+  return openPayments({ ...services, lost: new LostPayments(services), paidRetentionDays: 90 });
 }
 
 test('the engine learns of a payment once, after its commit, and the payment is in one of its slots [S4 PL1]', async () => {

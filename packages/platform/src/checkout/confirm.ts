@@ -20,9 +20,8 @@ import {
   sqlState,
   tracer,
 } from '@duebridge/runtime';
-import type { Clock, Database, Transaction } from '@duebridge/runtime';
+import type { Transaction } from '@duebridge/runtime';
 import { batchFor, cutoffAfter } from '../reconciliation/batch.ts';
-import type { Engine } from '../engine/engine.ts';
 import {
   flowAsItStands,
   flowPayment,
@@ -34,13 +33,13 @@ import {
   type Session,
 } from './flow.ts';
 import { madeAt, MINTED_BEFORE_MS, placeInFlow } from '../payment-id.ts';
-import type { Funds } from '../funding/funds.ts';
 import { failureKind } from './failure.ts';
 import type { LostPayments, MadePayment } from './lost-payments.ts';
-import type { AccountView, PartnerClient } from '../partners/client.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { AccountView } from '../partners/client.ts';
+import type { Partner } from '../partners/registry.ts';
 import { NO_REASON } from '../partners/payment-record.ts';
 import { plainText } from '../plain-text.ts';
+import type { Services } from '../services.ts';
 import type { PaymentRow, Queryable } from '../store/payments.ts';
 
 /** How long the partner may take to say what the account allows: the customer has just pressed the button. */
@@ -55,14 +54,11 @@ type Decision =
 const MAX_LOST = 16;
 
 /** What stage 4 depends on. */
-interface Stage4 {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: Pick<PartnerClient, 'getAccount'>;
-  readonly engine: Pick<Engine, 'placeForNew' | 'take' | 'lookAgain'>;
-  readonly funding: Pick<Funds, 'methods' | 'keep'>;
-  readonly clock: Clock;
-  readonly lost: Pick<LostPayments, 'keep' | 'latestOf' | 'putBack'>;
+interface Stage4 extends Pick<
+  Services,
+  'database' | 'registry' | 'client' | 'engine' | 'funding' | 'clock'
+> {
+  readonly lost: LostPayments;
   /** How long the personal data of a customer who pays is kept. */
   readonly paidRetentionDays: number;
 }
@@ -136,7 +132,7 @@ const RETRY_AFTER_SECONDS = '5';
  * PARTNER_UNREACHABLE.
  */
 export async function payableAccount(
-  client: Pick<PartnerClient, 'getAccount'>,
+  client: Services['client'],
   partner: Partner,
   { biller_id, account_id }: PayableSession,
   deadlineMs: number,
@@ -322,7 +318,7 @@ export function toFlowPayment(payment: PaymentRow): FlowPayment {
 /** The same with what the customer has to do for it, if anything. */
 export async function withAction(
   payment: PaymentRow,
-  funding: Pick<Funds, 'actionOf'>,
+  funding: Services['funding'],
 ): Promise<FlowPayment> {
   const shown = toFlowPayment(payment);
   // Later stages have their funds already.

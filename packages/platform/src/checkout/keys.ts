@@ -7,7 +7,7 @@
  *         refused here at once, at every other replica within five seconds, and so is an expired one.
  * next:   token.ts.
  */
-import { randomBytes, type KeyObject } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import {
   Refusal,
   type ClientKeyGrant,
@@ -15,16 +15,8 @@ import {
   type Mode,
   type RevokedAccess,
 } from '@duebridge/contract';
-import {
-  keyDigest,
-  matchingKey,
-  newKey,
-  remember,
-  sql,
-  type Clock,
-  type Database,
-  type Log,
-} from '@duebridge/runtime';
+import { keyDigest, matchingKey, newKey, remember, sql } from '@duebridge/runtime';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { KEY_IS_ACTIVE, openKeyStore } from '../store/keys.ts';
 
@@ -77,14 +69,9 @@ const revokeAccess = sql(`
 /** Issues, rotates, verifies and revokes API keys. */
 export type ClientKeys = ReturnType<typeof openClientKeys>;
 
-/** Opens the keys over a database. `pepper` is the server's secret of 32 bytes or more; without it no stored digest can be tried. */
-export function openClientKeys(options: {
-  database: Database;
-  pepper: KeyObject;
-  clock: Clock;
-  log: Log;
-}) {
-  const { database, pepper, clock, log } = options;
+/** Opens the keys. */
+export function openClientKeys(services: Pick<Services, 'database' | 'pepper' | 'clock' | 'log'>) {
+  const { database, pepper, clock, log } = services;
   const store = openKeyStore(database, clock, 'client');
   const active = remember<readonly ActiveKey[]>({
     clock,

@@ -11,7 +11,7 @@ import {
   type Statement,
 } from '@duebridge/runtime';
 import fc from 'fast-check';
-import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { flowPaymentId, madeAt, placeInFlow } from '../payment-id.ts';
 import { paymentsWithCases } from '../store/cases.ts';
 import { findPayments } from '../store/payments.ts';
@@ -152,12 +152,12 @@ test('payments that are gone after another server has answered are told and put 
   const metrics = createMetrics();
   const lost = new LostPayments({
     database: answering,
-    registry: { get: () => Promise.resolve({ ...biller } as unknown as Partner) },
+    registry: { get: () => Promise.resolve(biller) },
     funding: { keep: () => Promise.resolve() },
     clock: systemClock,
     log: createLogger({ name: 'test', destination: { write: (line) => void lines.push(line) } }),
     metrics,
-  });
+  } as unknown as Services);
   const flow = await platform.database.query<PayableSession>(
     'SELECT * FROM duebridge_platform.sessions WHERE account_id = $1',
     [account_id],

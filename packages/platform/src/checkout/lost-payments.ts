@@ -9,19 +9,10 @@
  * A payment that its process and the database have both forgotten is found by reconciliation, and by the page that still has its id
  * (payment-id.ts).
  */
-import {
-  repeatedly,
-  sql,
-  type Clock,
-  type Database,
-  type Log,
-  type Metrics,
-  type Transaction,
-} from '@duebridge/runtime';
-import type { Funds } from '../funding/funds.ts';
+import { repeatedly, sql, type Metrics, type Transaction } from '@duebridge/runtime';
 import { maskAccountId } from '../mask.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
 import { batchFor } from '../reconciliation/batch.ts';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { openCase } from '../store/cases.ts';
 import { ARRIVALS, type PaymentRow } from '../store/payments.ts';
@@ -53,14 +44,8 @@ const presentStatement = sql(`
    SELECT platform_payment_id FROM duebridge_platform.payments WHERE platform_payment_id = ANY($1::text[])`);
 
 /** What looking for lost payments depends on. */
-interface LostOptions {
-  readonly database: Database;
-  readonly registry: Pick<PartnerRegistry, 'get'>;
-  readonly funding: Pick<Funds, 'keep'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics?: Metrics | undefined;
-}
+type LostOptions = Pick<Services, 'database' | 'registry' | 'funding' | 'clock' | 'log'> &
+  Partial<Pick<Services, 'metrics'>>;
 
 /** The payments of one process. */
 export class LostPayments {

@@ -10,12 +10,13 @@
  */
 import { createHash } from 'node:crypto';
 import type { Mode } from '@duebridge/contract';
-import { repeatedly, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { repeatedly, sql, type Database, type Log } from '@duebridge/runtime';
 import { createTransport } from 'nodemailer';
 import { maskAccountId } from '../mask.ts';
 import { refundedCents } from '../money/refunds.ts';
 import { plainText } from '../plain-text.ts';
-import { billerName, type PartnerRegistry } from '../partners/registry.ts';
+import { billerName } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import type { Sealer } from '../partners/seal.ts';
 import { findPayment, type PaymentRow } from '../store/payments.ts';
 
@@ -41,13 +42,11 @@ export interface MailTransport {
 }
 
 /** What mailing depends on; it ends when `signal` aborts. */
-interface MailDependencies {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly sealer: Sealer;
+interface MailDependencies extends Pick<
+  Services,
+  'database' | 'registry' | 'sealer' | 'clock' | 'log'
+> {
   readonly mail: MailTransport;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly signal: AbortSignal;
 }
 

@@ -47,14 +47,12 @@ const registry = {
 
 const app = createServer();
 const sealKey = randomBytes(32).toString('base64');
-const visits = openVisits({
-  registry,
-  sealer: openSealer(sealKey),
-  sealKeys: sealKey,
-  clock: systemClock,
-  // Only the way back reads it.
-  database: {} as Database,
-});
+const sealer = openSealer(sealKey);
+// Only the way back reads the database.
+const visits = openVisits(
+  { registry, sealer, clock: systemClock, database: {} as Database },
+  sealKey,
+);
 servePages(app, { registry, visits, dist: pathToFileURL(`${folder}/`) });
 const metrics = createMetrics();
 const logged: object[] = [];

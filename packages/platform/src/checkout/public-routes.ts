@@ -15,11 +15,11 @@ import {
 } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { PlatformSettings } from '../config.ts';
-import type { Funds } from '../funding/funds.ts';
 import type { Answers } from './answers.ts';
 import { withAction, type Payments } from './confirm.ts';
 import type { Session } from './flow.ts';
 import type { Client, ClientKeys } from './keys.ts';
+import type { Services } from '../services.ts';
 import type { Sessions } from './session.ts';
 import type { Tokens } from './token.ts';
 import type { Visits } from './visit.ts';
@@ -30,14 +30,13 @@ const MAX_RATE_KEYS = 100_000;
 const SESSION_READS = { perSecond: 1, burst: 20 };
 
 /** What the routes need. */
-export interface PublicStages {
+interface PublicStages extends Pick<Services, 'funding'> {
   readonly config: PlatformSettings;
   readonly keys: ClientKeys;
   readonly answers: Answers;
   readonly tokens: Tokens;
   readonly sessions: Sessions;
   readonly payments: Payments;
-  readonly funding: Funds;
   readonly visits: Visits;
 }
 

@@ -14,7 +14,7 @@ import {
   type FlowSessionGrant,
   type FlowSessionRequest,
 } from '@duebridge/contract';
-import { digestLookUp, sql, type Clock, type Database, type Statement } from '@duebridge/runtime';
+import { digestLookUp, sql, type Database, type Statement } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import {
   flowAsItStands,
@@ -23,16 +23,10 @@ import {
   type PayableSession,
   type Session,
 } from './flow.ts';
-import type { Funds } from '../funding/funds.ts';
 import { refundedCents } from '../money/refunds.ts';
 import { maskAccountId } from '../mask.ts';
-import type { PartnerClient } from '../partners/client.ts';
-import {
-  billerLogo,
-  billerName,
-  type Partner,
-  type PartnerRegistry,
-} from '../partners/registry.ts';
+import { billerLogo, billerName, type Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { payableAccount, withAction } from './confirm.ts';
 import { hashSecret, isSecret, newSecret } from './secrets.ts';
 
@@ -80,14 +74,10 @@ const selectSession = sql(`
 export type Sessions = ReturnType<typeof openSessions>;
 
 /** Opens stage 3. */
-export function openSessions(options: {
-  database: Database;
-  registry: PartnerRegistry;
-  client: Pick<PartnerClient, 'getAccount' | 'getBalance'>;
-  funding: Pick<Funds, 'methods' | 'actionOf'>;
-  clock: Clock;
-}) {
-  const { database, registry, client, funding, clock } = options;
+export function openSessions(
+  services: Pick<Services, 'database' | 'registry' | 'client' | 'funding' | 'clock'>,
+) {
+  const { database, registry, client, funding, clock } = services;
   const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
   const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
   /** The bill, read within this many milliseconds in total. */
@@ -195,7 +185,7 @@ export function openSessions(options: {
 
 /** Throws Refusal ORIGIN_NOT_ALLOWED and MODE_MISMATCH for a page on which the token of this partner is not to be used. */
 async function assertPage(
-  registry: PartnerRegistry,
+  registry: Services['registry'],
   partner: Partner,
   request: FlowSessionRequest,
 ): Promise<void> {
@@ -224,7 +214,7 @@ function secretLookUp<Row>(
 
 /** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */
 async function readBill(
-  client: Pick<PartnerClient, 'getAccount' | 'getBalance'>,
+  client: Services['client'],
   partner: Partner,
   session: PayableSession,
   leftMs: () => number,

@@ -7,13 +7,12 @@
  * next:   the customer's browser brings the token to session.ts.
  */
 import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
-import { groupCommit, sql, type Database, type Log } from '@duebridge/runtime';
+import { groupCommit, sql } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
-import type { KeyObject } from 'node:crypto';
 import { notFound, type Client } from './keys.ts';
-import { pickBalance, type PartnerClient } from '../partners/client.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
-import type { Sealer } from '../partners/seal.ts';
+import { pickBalance } from '../partners/client.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
 
 /** Life of a token (decision 8): a page left open over lunch asks for another. */
@@ -52,16 +51,11 @@ const insertTokens = sql(
 /** Stage 2. */
 export type Tokens = ReturnType<typeof openTokens>;
 
-/** Opens stage 2. `pepper` is the server's secret under which customers are known again. */
-export function openTokens(options: {
-  database: Database;
-  registry: PartnerRegistry;
-  client: Pick<PartnerClient, 'getAccount'>;
-  sealer: Sealer;
-  pepper: KeyObject;
-  log: Log;
-}) {
-  const { database, registry, client, sealer, pepper, log } = options;
+/** Opens stage 2. */
+export function openTokens(
+  services: Pick<Services, 'database' | 'registry' | 'client' | 'sealer' | 'pepper' | 'log'>,
+) {
+  const { database, registry, sealer, pepper } = services;
   const rows = groupCommit<object, string>({
     maxBatch: MAX_BATCH,
     maxQueued: MAX_QUEUED,
@@ -83,7 +77,7 @@ export function openTokens(options: {
       const partner = await registry.get(caller.partner_id);
       if (partner === undefined) throw new Refusal('NOT_FOUND');
       const account = accountOf(partner, request);
-      if (account !== undefined) await checkAccount(client, partner, account, log);
+      if (account !== undefined) await checkAccount(services, partner, account);
 
       const token = newSecret('dbt_');
       const customer_id = uuidv7();
@@ -130,10 +124,9 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
 
 /** Asks the partner for the account: only its own word that there is none refuses the token (decision 7). */
 async function checkAccount(
-  client: Pick<PartnerClient, 'getAccount'>,
+  { client, log }: Pick<Services, 'client' | 'log'>,
   partner: Partner,
   account: Account,
-  log: Log,
 ): Promise<void> {
   const outcome = await client.getAccount(partner, account, { deadlineMs: ACCOUNT_DEADLINE_MS });
   switch (outcome.kind) {

@@ -23,11 +23,10 @@ import {
   type FlowReturn,
   type FlowReturnRequest,
 } from '@duebridge/contract';
-import type { Clock, Database } from '@duebridge/runtime';
 import { v4 as uuidv4 } from 'uuid';
 import { flowAsItStands, isPayable, lockFlow, type Session } from './flow.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
-import type { Sealer } from '../partners/seal.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 
 /** How long a reload of the page finds its visit: as long as a session lives. */
 export const VISIT_SECONDS = 3600;
@@ -55,15 +54,16 @@ export interface Visit {
 export type Visits = ReturnType<typeof openVisits>;
 
 /** `sealKeys` is the deployment's list of sealing keys, from which those of the results are derived: all replicas have the same. */
-export function openVisits(options: {
-  database: Database;
-  registry: PartnerRegistry;
-  sealer: Sealer;
-  sealKeys: string;
-  clock: Clock;
-}) {
-  const { database, registry, sealer, clock } = options;
-  const keys = options.sealKeys.split(',').map((key) => signingKey(Buffer.from(key, 'base64')));
+export function openVisits(
+  {
+    database,
+    registry,
+    sealer,
+    clock,
+  }: Pick<Services, 'database' | 'registry' | 'sealer' | 'clock'>,
+  sealKeys: string,
+) {
+  const keys = sealKeys.split(',').map((key) => signingKey(Buffer.from(key, 'base64')));
   const [current] = keys;
   if (current === undefined) throw new Error('no sealing key');
 
