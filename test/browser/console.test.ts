@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import type { PaymentPage } from '@duebridge/contract';
 import { PATIENCE_MS } from '@duebridge/runtime/testing';
 import type { Page } from 'playwright-core';
 import { buildWeb } from '../../packages/web/build.ts';
@@ -132,20 +133,13 @@ test('a batch is compared with a file that differs in each way, and a difference
   const [first = '', second = ''] = ids;
   const list = await work.platform.admin('GET', `/admin/v1/payments/${first}`);
   const batch = (list.body as { payment: { platform_batch_id: string } }).payment.platform_batch_id;
-  const exported = await work.platform.admin(
-    'GET',
-    `/admin/v1/payments/export?format=jsonl&id=${batch}`,
-  );
-  const lines = exported.text
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, string | number>)
-    .filter((one) => one['status'] === 'succeeded' || one['status'] === 'processing')
-    .filter((one) => one['platform_payment_id'] !== ids[2])
-    .map((one) => {
-      const id = one['platform_payment_id'];
-      const amount = id === first ? 1 : one['amount_in_cents'];
-      return `${id},${id === second ? 'failed' : one['status']},${amount}`;
+  const all = await work.platform.admin('GET', `/admin/v1/payments?limit=1000&id=${batch}`);
+  const lines = (all.body as unknown as PaymentPage).payments
+    .filter(({ status }) => status === 'succeeded' || status === 'processing')
+    .filter(({ platform_payment_id: id }) => id !== ids[2])
+    .map(({ platform_payment_id: id, status, amount_in_cents }) => {
+      const amount = id === first ? 1 : amount_in_cents;
+      return `${id},${id === second ? 'failed' : status},${amount}`;
     });
   const { page, close } = await signIn('bob');
   // What was never compared is not said to agree, on any page.

@@ -286,13 +286,11 @@ const OPERATIONS = {
   },
   export_payments: {
     call: 'GET /payments/export',
-    summary: 'Payments as CSV or JSON lines, streamed',
+    summary: 'Payments as CSV, streamed',
     role: 'operator',
     query: operate.ExportQuery,
     replyType: 'text/csv',
-    reply: Type.String({
-      description: 'CSV with a heading line, or one admin.PaymentView a line.',
-    }),
+    reply: t.string('CSV with a heading line.'),
   },
   close_batch: {
     call: 'POST /batches/{platform_batch_id}/close',

@@ -227,7 +227,8 @@ export const PAYMENT_STAGES = [
 ] as const;
 export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
-const paymentFields = {
+/** A payment as an operator sees it, with what is happening to it now. The account is masked; the partner has the full id. */
+export const PaymentView = Type.Object({
   platform_payment_id: t.PlatformPaymentId,
   payment_id: t.nullable(t.string()),
   platform_batch_id: t.PlatformBatchId,
@@ -244,15 +245,6 @@ const paymentFields = {
   initiated_at: t.nullable(t.string()),
   posted_at: t.nullable(t.string()),
   ended_at: t.nullable(t.instant('When the platform learned the end.')),
-};
-
-/** A payment as an operator sees it. The account is masked; the partner has the full id. */
-export const PaymentView = Type.Object(paymentFields);
-export type PaymentView = Static<typeof PaymentView>;
-
-/** A payment with what is happening to it now. */
-export const ListedPayment = Type.Object({
-  ...paymentFields,
   attempts: t.count('Recorded calls to the partner.'),
   last_result: t.nullable(
     t.string(),
@@ -278,7 +270,7 @@ export const ListedPayment = Type.Object({
     'The oldest case about it that has not ended.',
   ),
 });
-export type ListedPayment = Static<typeof ListedPayment>;
+export type PaymentView = Static<typeof PaymentView>;
 
 /** One line of a payment's audit trail (EE8). */
 export const AuditEntry = Type.Object({
@@ -289,7 +281,7 @@ export const AuditEntry = Type.Object({
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 
-export const PaymentPage = t.page('payments', ListedPayment);
+export const PaymentPage = t.page('payments', PaymentView);
 export type PaymentPage = Static<typeof PaymentPage>;
 
 /** Every action of an operator states a reason (EE8). */

@@ -5,7 +5,7 @@
  * A table: one schema per resource.
  */
 import { Type, type Static } from 'typebox';
-import { AuditEntry, Difference, ListedPayment, PartnerId, PaymentView } from './admin.ts';
+import { AuditEntry, Difference, PartnerId, PaymentView } from './admin.ts';
 import * as t from './fields.ts';
 import { PAYMENT_STATUSES } from './status.ts';
 
@@ -122,7 +122,7 @@ export type AskView = Static<typeof AskView>;
 
 /** Everything an operator needs to explain one payment. */
 export const PaymentDetail = Type.Object({
-  payment: ListedPayment,
+  payment: PaymentView,
   attempts: Type.Array(Attempt),
   audit: Type.Array(AuditEntry),
   ask: t.nullable(AskView),
@@ -243,7 +243,6 @@ export type PaymentSearch = Static<typeof PaymentSearch>;
 
 export const ExportQuery = t.strictObject({
   ...PaymentFilterFields,
-  format: Type.Optional(t.oneOf(['csv', 'jsonl'], 'Default: `csv`.')),
   unmasked: Type.Optional(
     Type.Literal('true', { description: 'Whole account ids; needs the role admin.' }),
   ),

@@ -164,7 +164,7 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
 function mountPayments(
   serve: Serve,
   { database, registry, attempts }: AdminDependencies,
-  { shown, listed, toFilter, paymentPage }: PaymentList,
+  { modeOf, showOne, toFilter, paymentPage }: PaymentList,
 ): void {
   serve(routes.list_payments, ({ query }) => paymentPage(query));
   serve(routes.search_payments, async ({ body, actor }) => {
@@ -176,21 +176,18 @@ function mountPayments(
     return paymentPage(body);
   });
   serve(routes.export_payments, async ({ query, actor, operator, reply }) => {
-    const { format = 'csv', unmasked, ...filter } = query;
+    const { unmasked, ...filter } = query;
     if (unmasked !== undefined) assertRole(operator, 'admin');
     await note(database, {
       actor,
       event: 'payments_exported',
-      detail: { format, unmasked: unmasked ?? 'false', ...filter },
+      detail: { unmasked: unmasked ?? 'false', ...filter },
     });
-    const stream = exportPayments(database, toFilter(filter), {
-      format,
-      unmasked: unmasked !== undefined,
-      view: shown,
-    });
+    const as = { unmasked: unmasked !== undefined, modeOf };
+    const stream = exportPayments(database, toFilter(filter), as);
     reply
-      .type(format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson; charset=utf-8')
-      .header('Content-Disposition', `attachment; filename="payments.${format}"`);
+      .type('text/csv; charset=utf-8')
+      .header('Content-Disposition', 'attachment; filename="payments.csv"');
     // Fastify streams it; the table's response type describes the whole text.
     return stream as unknown as string;
   });
@@ -207,9 +204,7 @@ function mountPayments(
       registry.get(payment.partner_id),
     ]);
     const partner_held = payment.status === 'processing' ? (partner?.pause_reason ?? null) : null;
-    const [view] = await listed([payment]);
-    if (view === undefined) throw new Error('a payment has no view');
-    return { payment: view, attempts: tried, audit, ask, partner_held };
+    return { payment: await showOne(payment), attempts: tried, audit, ask, partner_held };
   });
   serve(routes.unmask_payment, async ({ params, body, actor }) => {
     const payment = await knownPayment(database, params.platform_payment_id);

@@ -78,12 +78,8 @@ test('an export that finds nothing ends when nobody reads it any more', async ()
           }));
     },
   } as unknown as Database;
-  const view = () => Promise.resolve([]);
-  const stream = exportPayments(
-    database,
-    { status: 'failed', partner_id: 'nobody' },
-    { format: 'jsonl', unmasked: false, view },
-  );
+  const as = { unmasked: false, modeOf: () => Promise.resolve('test' as const) };
+  const stream = exportPayments(database, { status: 'failed', partner_id: 'nobody' }, as);
   stream.resume();
   while (made.statements < 20) await new Promise(setImmediate);
   stream.destroy();

@@ -1,16 +1,17 @@
 /**
- * Exports: payments as CSV for spreadsheets, or as one JSON object a line for programs, streamed.
+ * Exports: payments as CSV, streamed.
  *
  * holds: a page is read only when the one before was taken by the reader, so that an export of millions needs no memory and holds no
  *        transaction open; what stands in it is what stood in the tables when its page was read. A cell that a spreadsheet would
  *        run as a formula begins with an apostrophe. Whole account ids only for the role admin, and the audit says so.
  */
 import { Readable } from 'node:stream';
-import type { PaymentView } from '@duebridge/contract';
+import type { Mode } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { csvCell } from '../csv-cell.ts';
+import { maskAccountId } from '../mask.ts';
 
 /** Payments of one page: about 1 MB of text. */
 const PAGE_ROWS = 2_000;
@@ -35,14 +36,13 @@ const COLUMNS = [
   'ended_at',
 ] as const;
 
-/** The bytes of an export. `view` selects what may be shown of each row; `unmasked` writes the whole account id. */
+/** The bytes of an export; `unmasked` writes the whole account id. */
 export function exportPayments(
   database: Database,
   filter: Omit<PaymentFilter, 'limit' | 'cursor'>,
   as: {
-    readonly format: 'csv' | 'jsonl';
     readonly unmasked: boolean;
-    readonly view: (rows: readonly PaymentRow[]) => Promise<readonly PaymentView[]>;
+    readonly modeOf: (payment: PaymentRow) => Promise<Mode>;
   },
 ): Readable {
   async function* pages(): AsyncGenerator<string> {
@@ -50,7 +50,7 @@ export function exportPayments(
     const account = as.unmasked ? ('account_id' as const) : ('account' as const);
     const names = COLUMNS.map((name) => (name === 'account' ? account : name));
     // Excel reads UTF-8 only with the byte order mark; every other reader of CSV skips it.
-    if (as.format === 'csv') yield `\uFEFF${names.join(',')}\r\n`;
+    yield `\uFEFF${names.join(',')}\r\n`;
     let cursor: string | undefined;
     for (;;) {
       // A search that finds nothing yields nothing, so it has to be told that nobody reads any more.
@@ -58,14 +58,9 @@ export function exportPayments(
       const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS }, isRead);
       if (!isRead()) return;
       let page = '';
-      const views = await as.view(rows);
-      for (const [index, { masked_account_id, ...view }] of views.entries()) {
-        const shown = as.unmasked ? (rows[index]?.account_id ?? '') : masked_account_id;
-        const line = { ...view, account: shown, account_id: shown };
-        page +=
-          as.format === 'jsonl'
-            ? `${JSON.stringify({ ...view, [account]: shown })}\n`
-            : `${names.map((name) => csvCell(line[name])).join(',')}\r\n`;
+      for (const row of rows) {
+        const line = { ...row, mode: await as.modeOf(row), account: maskAccountId(row.account_id) };
+        page += `${names.map((name) => csvCell(line[name])).join(',')}\r\n`;
       }
       if (page !== '') yield page;
       if (rows.length < PAGE_ROWS) return;

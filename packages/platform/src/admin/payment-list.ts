@@ -8,7 +8,6 @@ import {
   invalidField,
   PaymentView,
   Refusal,
-  type ListedPayment,
   type Mode,
   type PaymentSearch,
 } from '@duebridge/contract';
@@ -49,43 +48,45 @@ export function openPaymentList(
   const { database, registry, attempts, pepper, engine } = services;
   // A registration never changes its mode (decision 160).
   const modes = new Map<string, Mode>();
-  const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
-    const { partner_id } = payment;
+  const modeOf = async ({ partner_id }: PaymentRow): Promise<Mode> => {
     const mode = modes.get(partner_id) ?? (await registry.get(partner_id))?.mode ?? 'live';
     modes.set(partner_id, mode);
-    return toPaymentView(payment, mode);
-  };
-  /** One payment after the other: a partner that is not known yet is read once for the whole list. */
-  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
-    const views: PaymentView[] = [];
-    for (const payment of payments) views.push(await showOne(payment));
-    return views;
+    return mode;
   };
 
-  const nextStep = (payment: PaymentRow): ListedPayment['next_step'] => {
+  const nextStep = (payment: PaymentRow): PaymentView['next_step'] => {
     const { stage, settled_at, slot } = payment;
     const isDriven = settled_at === null && slot !== null && slot !== PAUSED;
     const at = isDriven ? engine.nextStepAt(payment.platform_payment_id) : undefined;
     if (at === undefined || stage === 'review') return null;
     return { step: stage === 'accepted' ? 'poll' : stage === 'ended' ? 'settle' : 'submit', at };
   };
-  /** With what is happening to each now. */
-  const listed = async (payments: readonly PaymentRow[]): Promise<ListedPayment[]> => {
+  /** As operators see them. */
+  const shown = async (payments: readonly PaymentRow[]): Promise<PaymentView[]> => {
     const ids = payments.map((payment) => payment.platform_payment_id);
     const [calls, cases] = await Promise.all([attempts.callsOf(ids), casesOf(database, ids)]);
-    const rows: ListedPayment[] = [];
-    // In turn, as above.
+    const views: PaymentView[] = [];
+    // One payment after the other: a partner that is not known yet is read once for the whole list.
     for (const payment of payments) {
-      rows.push({
-        ...(await showOne(payment)),
+      const all = {
+        ...payment,
+        mode: await modeOf(payment),
+        masked_account_id: maskAccountId(payment.account_id),
         ...summarize(calls.get(payment.platform_payment_id) ?? []),
         next_step: nextStep(payment),
         paused: payment.slot === PAUSED,
         withdrawable: isWithdrawable(payment),
         open_case: cases.get(payment.platform_payment_id) ?? null,
-      });
+      };
+      // What the admin API shows, and nothing else that a row has.
+      views.push(Object.fromEntries(SHOWN.map((name) => [name, all[name]])) as PaymentView);
     }
-    return rows;
+    return views;
+  };
+  const showOne = async (payment: PaymentRow): Promise<PaymentView> => {
+    const [view] = await shown([payment]);
+    if (view === undefined) throw new Error('a payment has no view');
+    return view;
   };
 
   /** Converts a query to a search filter. */
@@ -108,9 +109,9 @@ export function openPaymentList(
       (limit) => listPayments(database, { ...toFilter(query), limit }),
       (row) => row.platform_payment_id,
     );
-    return { payments: await listed(page), next_cursor };
+    return { payments: await shown(page), next_cursor };
   };
-  return { shown, showOne, listed, toFilter, paymentPage };
+  return { modeOf, shown, showOne, toFilter, paymentPage };
 }
 
 /** The refusal of a cursor that is not from a page. */
@@ -125,9 +126,3 @@ export function isWithdrawable({ status, stage, maybe_sent }: PaymentRow): boole
 }
 
 const SHOWN = Object.keys(PaymentView.properties) as (keyof PaymentView)[];
-
-/** A payment as an operator sees it: what the admin API shows, and nothing else that its row has. */
-function toPaymentView(payment: PaymentRow, mode: Mode): PaymentView {
-  const all = { ...payment, mode, masked_account_id: maskAccountId(payment.account_id) };
-  return Object.fromEntries(SHOWN.map((name) => [name, all[name]])) as PaymentView;
-}

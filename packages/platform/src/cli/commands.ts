@@ -126,13 +126,13 @@ const partnerLines: readonly CommandLine[] = [
 ];
 
 const paymentLines: readonly CommandLine[] = [
-  line('payments', routes.list_payments, output.listedPayments),
+  line('payments', routes.list_payments, output.payments),
   // Values that identify a person or an account are not put into a URL.
-  line('payment find', routes.search_payments, output.listedPayments, {
+  line('payment find', routes.search_payments, output.payments, {
     help: 'find payments by account, e-mail address and what `payments` takes; audited',
   }),
   line('export', routes.export_payments, String, {
-    help: 'write payments to standard output, as CSV for spreadsheets or JSON lines',
+    help: 'write payments to standard output, as CSV',
     run: async ({ terminal, request }) => {
       for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
     },

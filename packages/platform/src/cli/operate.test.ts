@@ -86,15 +86,14 @@ test('what waits is listed, paused, has a case and is resumed', async () => {
   assert.deepEqual(acts.slice(1), ['case_answered', 'case_complained', 'payment_paused']);
 });
 
-test('an export opens in a spreadsheet and in a program, masked unless an admin asks otherwise', async () => {
+test('an export opens in a spreadsheet, masked unless an admin asks otherwise', async () => {
   const id = await pay(2_600, 'export@example.com');
   const csv = await run(['export', '--id', id]);
   const [head = '', line = ''] = csv.split('\r\n');
   assert.equal(head.replace(/^\uFEFF/, '').split(',')[0], 'platform_payment_id');
   assert.ok(line.startsWith(id));
   assert.ok(line.includes('••••1') && !line.includes(',a1,'));
-  const lines = (await run(['export', '--format', 'jsonl', '--unmasked', '--id', id])).trim();
-  assert.equal((JSON.parse(lines) as { account_id: string }).account_id, 'a1');
+  assert.match(await run(['export', '--unmasked', '--id', id]), /,account_id,[^]*,a1,/);
   await run(['operator', 'add', '--id', 'olga', '--name', 'Olga', '--role', 'operator']);
   const { operator_key } = await json<{ operator_key: string }>(['operator', 'key', 'olga']);
   await assert.rejects(run(['export', '--unmasked'], operator_key), /admin/);
@@ -203,13 +202,10 @@ test('each kind of difference that a file shows stays until it is resolved', asy
   const id = await pay(2_800, 'recon@example.com');
   const { payments } = await json<PaymentPage>(`payments --id ${id}`);
   const batch = payments[0]?.platform_batch_id ?? '';
-  const exported = (await run(['export', '--format', 'jsonl', '--id', batch]))
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as { [name: string]: string | number });
-  const ours = exported.map((one) => {
-    const amount = one['platform_payment_id'] === id ? 1 : one['amount_in_cents'];
-    return `${one['platform_payment_id']},${one['status']},${amount}`;
+  const { payments: all } = await json<PaymentPage>(`payments --id ${batch} --limit 1000`);
+  const ours = all.map((one) => {
+    const amount = one.platform_payment_id === id ? 1 : one.amount_in_cents;
+    return `${one.platform_payment_id},${one.status},${amount}`;
   });
   const foreign = Array.from({ length: 100 }, (_, n) => `foreign-${n},succeeded,100`);
   const file = path.join(platform.dataDirectory, 'export.csv');

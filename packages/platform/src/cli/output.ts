@@ -4,14 +4,13 @@ import {
   type AuditEntry,
   type BatchPage,
   type BatchView,
-  type ListedPayment,
   type OperatorView,
   type PaymentDetail,
   type PaymentView,
   type Person,
   type Reconciliation,
 } from '@duebridge/contract';
-import { facts, tableOf, type Column } from '@duebridge/runtime/cli';
+import { facts, tableOf } from '@duebridge/runtime/cli';
 
 /** What an act that may need two persons has done, or that it waits for the second one. */
 export const done =
@@ -21,7 +20,11 @@ export const done =
       ? show(answer)
       : 'Noted. It needs two persons: a second operator has to run the same command.';
 
-const PAYMENT = [
+const next = ({ paused, next_step }: PaymentView): string =>
+  paused ? 'paused' : next_step === null ? '-' : `${next_step.step} at ${next_step.at}`;
+
+/** With what is happening to each payment now. */
+export const payments = tableOf<PaymentView>(
   'platform_payment_id',
   'status',
   'stage',
@@ -30,20 +33,9 @@ const PAYMENT = [
   'masked_account_id',
   'amount_in_cents',
   'created_at',
-] as const satisfies readonly Column<PaymentView>[];
-const REASON: Column<PaymentView> = ['REASON', (one) => one.review_reason ?? one.failure_reason];
-
-export const payments = tableOf<PaymentView>(...PAYMENT, REASON);
-
-const next = ({ paused, next_step }: ListedPayment): string =>
-  paused ? 'paused' : next_step === null ? '-' : `${next_step.step} at ${next_step.at}`;
-
-/** With what is happening to each payment now. */
-export const listedPayments = tableOf<ListedPayment>(
-  ...PAYMENT,
   'attempts',
   ['NEXT', next],
-  REASON,
+  ['REASON', (one) => one.review_reason ?? one.failure_reason],
   ['CASE', (one) => one.open_case?.reason_code],
 );
 

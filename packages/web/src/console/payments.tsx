@@ -1,5 +1,5 @@
 /** Finding payments: the list, its export, and the acts on those that are picked. */
-import type { ListedPayment, PaymentPage, PaymentView, ReviewClose } from '@duebridge/contract';
+import type { PaymentPage, PaymentView, ReviewClose } from '@duebridge/contract';
 import { useState } from 'preact/hooks';
 import { ApiError, get, post, wordsOf } from './api.ts';
 import {
@@ -59,7 +59,7 @@ export function PaymentsPage() {
           {sort === 'oldest' ? 'Newest' : 'Oldest'} first
         </a>
       </div>
-      <List<ListedPayment>
+      <List<PaymentView>
         caption={`Payments, ${sort} first`}
         path={JSON.stringify([search, account_id, email])}
         of="payments"
@@ -148,7 +148,7 @@ function Bulk({ payments }: { payments: readonly PaymentView[] }) {
   );
 }
 
-const columns: readonly Column<ListedPayment>[] = [
+const columns: readonly Column<PaymentView>[] = [
   ['Status', (one) => <Status {...one} />],
   [
     'Payment',
@@ -198,7 +198,7 @@ const columns: readonly Column<ListedPayment>[] = [
 const STEPS = { submit: 'send', poll: 'poll', settle: 'settle' } as const;
 
 /** When the next step of a payment is due. */
-export function nextStep({ next_step, paused, stage }: ListedPayment): string {
+export function nextStep({ next_step, paused, stage }: PaymentView): string {
   if (paused) return 'paused';
   if (stage === 'review') return 'waits for an operator';
   if (next_step === null) return '–';
