@@ -54,7 +54,8 @@ export type PartnerBudget = Static<typeof PartnerBudget>;
 
 const pem = (description: string) => Type.String({ minLength: 1, maxLength: 20_000, description });
 
-const connectionFields = {
+/** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
+export const PartnerConnection = t.partial({
   certificate: pem('The certificate that the platform shows, with its chain, as PEM.'),
   private_key: pem('Its key, as PEM; encrypted at rest, never returned.'),
   authority: pem(
@@ -65,18 +66,8 @@ const connectionFields = {
     description:
       'Calls go through this HTTP proxy (CONNECT); encrypted at rest, since it may hold a password.',
   }),
-};
-
-/** How a partner is reached when plain TLS is not enough, as the gateways of banks and cities demand. Write-only. */
-export const PartnerConnection = t.partial(connectionFields);
+});
 export type PartnerConnection = Static<typeof PartnerConnection>;
-
-/** A change of it: absent fields stay as they are, null removes one, and an empty object removes all. */
-export const PartnerConnectionChange = t.partial(
-  t.nullables(connectionFields),
-  'Absent fields stay as they are, null removes one, and an empty object removes them all.',
-);
-export type PartnerConnectionChange = Static<typeof PartnerConnectionChange>;
 
 const colour = Type.String({
   pattern: '^#[0-9a-fA-F]{6}$',
@@ -140,8 +131,8 @@ export const PartnerRegistration = t.strictObject({
 export type PartnerRegistration = Static<typeof PartnerRegistration>;
 
 /**
- * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths`, `budget` and `connection`
- * too; any other field is replaced as a whole.
+ * Changes to a registered partner: every field except its id. Absent fields stay unchanged, those of `paths` and `budget` too; any other
+ * field is replaced as a whole.
  */
 export const PartnerChange = t.partial({
   name: partnerFields.name,
@@ -156,7 +147,7 @@ export const PartnerChange = t.partial({
   budget: partnerFields.budget,
   refusals: partnerFields.refusals,
   auth: PartnerAuth,
-  connection: PartnerConnectionChange,
+  connection: t.nullable(PartnerConnection, 'Replaced as a whole; null: called directly.'),
   paused: t.flag('True: nothing is sent to this partner.'),
   reason: t.text('Why; kept in the audit, and shown while the partner is paused.'),
 });

@@ -5,11 +5,9 @@ import {
   Type,
   type Static,
   type TArray,
-  type TNull,
   type TOptional,
   type TProperties,
   type TSchema,
-  type TUnion,
 } from 'typebox';
 import { MAX_AMOUNT_IN_CENTS, MIN_AMOUNT_IN_CENTS } from './money.ts';
 
@@ -133,12 +131,6 @@ export const optional = <const Fields extends TProperties>(fields: Fields) =>
 /** An object of our own APIs whose fields may all be absent. */
 export const partial = <const Fields extends TProperties>(fields: Fields, description?: string) =>
   strictObject(optional(fields), description);
-
-/** The fields of an object that null removes. */
-export const nullables = <const Fields extends TProperties>(fields: Fields) =>
-  Object.fromEntries(
-    Object.entries(fields).map(([name, schema]) => [name, nullable(schema)]),
-  ) as unknown as { readonly [Name in keyof Fields]: TUnion<[Fields[Name], TNull]> };
 
 /**
  * Test and live (decision 160): every registration of a partner is one of the two for good, and so is all that hangs on it: its API

@@ -82,20 +82,18 @@ test('a partner is added with a key from standard input, the environment or a fl
   assert.deepEqual(list[1]?.origins, ['https://water.example', 'https://www.water.example']);
 });
 
-test('a change keeps the parts of a connection that are not given, and --direct removes those', async () => {
-  const change = async (words: string): Promise<unknown> => {
-    const view = (await json(`partner change water-2 ${words}`)) as { connection?: unknown };
-    return view.connection;
-  };
+test('a change replaces a connection as a whole, and another calls the partner directly again', async () => {
+  const change = async (words: string): Promise<unknown> =>
+    ((await json(`partner ${words}`)) as { connection?: unknown }).connection;
   const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-pem-'));
   const authority = path.join(directory, 'authority.pem');
   await writeFile(authority, certificate('Authority of the City').cert);
-  await change(`--authority ${authority}`);
   const both = { private_authority: true, proxy: '127.0.0.1:3128' };
-  assert.deepEqual(await change('--proxy-url http://127.0.0.1:3128'), both);
+  const words = `change water-2 --authority ${authority} --proxy-url http://127.0.0.1:3128`;
+  assert.deepEqual(await change(words), both);
   const proxy = { private_authority: false, proxy: '127.0.0.1:3129' };
-  assert.deepEqual(await change('--direct --proxy-url http://127.0.0.1:3129'), proxy);
-  assert.equal(await change('--direct'), undefined);
+  assert.deepEqual(await change('change water-2 --proxy-url http://127.0.0.1:3129'), proxy);
+  assert.equal(await change('direct water-2 --reason moved'), undefined);
   await rm(directory, { recursive: true });
 });
 

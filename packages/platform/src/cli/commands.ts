@@ -35,7 +35,7 @@ const PARTNER_ID = {
 };
 /** The commands of keys name the partner by an option. */
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose' } };
-const pausesPartner = { ...routes.change_partner, body: OperatorReason };
+const changesWhy = { ...routes.change_partner, body: OperatorReason };
 
 /** A key is stored as a digest alone. */
 const keyGrant = (grant: object): string => `${facts(grant)}\nThe key is not shown again.`;
@@ -68,19 +68,17 @@ const partnerLines: readonly CommandLine[] = [
   line('partner change', routes.change_partner, facts, {
     help: 'change the options that are given; the others stay',
     without: ['paused'],
-    options: [
-      new Option(
-        '--direct',
-        'call it without certificate, authority and proxy, but for those that are given',
-      ).implies({ certificate: '', privateKey: '', authority: '', proxyUrl: '' }),
-    ],
+  }),
+  line('partner direct', changesWhy, facts, {
+    help: 'call a partner without certificate, authority and proxy again',
+    fixed: { connection: null },
   }),
   line('partner domains', routes.register_domains, tableOf()),
-  line('partner pause', pausesPartner, facts, {
+  line('partner pause', changesWhy, facts, {
     help: 'send nothing to a partner until it is resumed; payments wait, none fails',
     fixed: { paused: true },
   }),
-  line('partner resume', pausesPartner, facts, {
+  line('partner resume', changesWhy, facts, {
     help: 'send to a partner again',
     fixed: { paused: false },
   }),

@@ -82,20 +82,17 @@ test('a partner that demands a client certificate of a private authority is call
   assert.equal(await read(), 'found');
   const rows = JSON.stringify(await database.query('SELECT * FROM duebridge_platform.partners'));
   assert.ok(!rows.includes('BEGIN'), 'sealed');
-  // Each part stands until it is given anew or removed.
-  await registry.change('city', { connection: { authority: authority.cert } }, 'test');
-  assert.equal(await read(), 'found');
-  await assert.rejects(registry.change('city', { connection: { certificate: null } }, 'test'));
-  const withoutKey = { certificate: null, private_key: null };
-  const shown = await registry.change('city', { connection: withoutKey }, 'test');
-  assert.deepEqual(shown.connection, { private_authority: true });
+  const withoutKey = { certificate: own.cert, authority: authority.cert };
+  await assert.rejects(registry.change('city', { connection: withoutKey }, 'test'));
+  const alone = { authority: authority.cert };
+  const shown = await registry.change('city', { connection: alone }, 'test');
+  assert.deepEqual(shown.connection, { private_authority: true }, 'replaced as a whole');
   // TLS 1.3 lets the gateway refuse after the handshake, by an alert or by closing.
   assert.match(await read(), /^(certificate|connection)$/, 'the gateway asks for a certificate');
-  for (const nothing of [{}, { ...withoutKey, authority: null }]) {
-    await registry.change('city', { connection }, 'test');
-    const direct = await registry.change('city', { connection: nothing }, 'test');
-    assert.equal(direct.connection, undefined);
-  }
+  await registry.change('city', { name: 'City' }, 'test');
+  assert.match(await read(), /^(certificate|connection)$/, 'it stays while it is not given');
+  const direct = await registry.change('city', { connection: null }, 'test');
+  assert.equal(direct.connection, undefined);
 });
 
 test('a partner behind a proxy is called through it, with TLS from end to end', async (t) => {

@@ -13,11 +13,11 @@ import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { isHostName, urlProblem } from './address-guard.ts';
 import { readLogo } from './logo.ts';
 
-/** The fields of a registration, or those that a change gives; its connection as it will be, because parts that stay must fit those that change. */
+/** The fields of a registration, or those that a change gives. */
 export type PartlyGiven = {
   readonly [Field in keyof PartnerRegistration]?:
     | PartnerRegistration[Field]
-    | (Field extends 'logo' | 'colour' ? null : never)
+    | (Field extends 'logo' | 'colour' | 'connection' ? null : never)
     | undefined;
 };
 
@@ -26,7 +26,7 @@ export function registrationProblems(
   given: PartlyGiven,
   { mode, allowPrivate }: { readonly mode: Mode; readonly allowPrivate: boolean },
 ): Detail[] {
-  const { kind, biller_id, batch_time_zone, base_url, logo, auth, connection = {} } = given;
+  const { kind, biller_id, batch_time_zone, base_url, logo, auth, connection } = given;
   const each = (
     field: string,
     values: object = {},
@@ -55,7 +55,7 @@ export function registrationProblems(
         : 'must be visible ASCII without spaces',
     ],
     ['auth.token_url', auth?.method === 'oauth' && urlProblem(auth.token_url, allowPrivate)],
-    ...connectionProblems(connection, allowPrivate),
+    ...connectionProblems(connection ?? {}, allowPrivate),
   ] as const;
   return problems.flatMap(([name, problem]) =>
     problem ? [{ path: `body.${name}`, problem }] : [],

@@ -10,7 +10,6 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import {
   conflict,
-  PartnerConnection,
   partnerRoutes,
   Refusal,
   type Detail,
@@ -18,7 +17,7 @@ import {
   type PartnerAuth,
   type PartnerBudget,
   type PartnerChange,
-  type PartnerConnectionChange,
+  type PartnerConnection,
   type PartnerPaths,
   type PartnerRegistration,
   type PartnerView,
@@ -162,7 +161,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions) {
     /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
     add: (registration: PartnerRegistration, actor: string): Promise<PartnerView> =>
       database.transaction((tx) => add(tx, writing, registration, actor)).then(toView, refuseTaken),
-    /** Changes what is given, also within `paths`, `budget` and `connection`. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
+    /** Changes what is given, also within `paths` and `budget`. Throws Refusal INVALID_REQUEST with details, or NOT_FOUND. */
     async change(partner_id: string, change: PartnerChange, actor: string): Promise<PartnerView> {
       const row = await database.transaction((tx) =>
         changeRow(tx, writing, partner_id, change, actor),
@@ -229,10 +228,9 @@ async function changeRow(
 ): Promise<StoredPartner> {
   const [before] = await tx.query<StoredPartner>(lockStatement, [partner_id]);
   if (before === undefined) throw new Refusal('NOT_FOUND');
-  const { reason, connection, ...given } = change;
+  const { reason, ...given } = change;
   const { columns, values } = await columnsOf(tx, writing, before, {
     ...given,
-    connection: connection && changedConnection(writing.sealer, before, connection),
     paths: { ...before.paths, ...given.paths },
     budget: { ...before.budget, ...given.budget },
     pause_reason: pauseReason(before, change),
@@ -362,7 +360,7 @@ function sealedColumns(
   sealer: Sealer,
   partner_id: string,
   auth: PartnerAuth | undefined,
-  connection: PartnerConnection | undefined,
+  connection: PartnerConnection | null | undefined,
 ): Written {
   const written: Record<string, unknown> = {};
   if (auth !== undefined) {
@@ -372,49 +370,24 @@ function sealedColumns(
     written['auth_sealed'] = sealer.seal(key || client_secret, placeOf(partner_id, 'auth'));
   }
   if (connection !== undefined) {
-    const isDirect = Object.keys(connection).length === 0;
-    written['connection_public'] = isDirect ? null : publicConnection(connection);
-    written['connection_sealed'] = isDirect
-      ? null
-      : sealer.seal(JSON.stringify(connection), placeOf(partner_id, 'connection'));
+    written['connection_public'] = connection && publicConnection(connection);
+    written['connection_sealed'] =
+      connection && sealer.seal(JSON.stringify(connection), placeOf(partner_id, 'connection'));
   }
   return written;
-}
-
-/** A connection as a change leaves it. */
-function changedConnection(
-  sealer: Sealer,
-  { partner_id, connection_sealed }: StoredPartner,
-  change: PartnerConnectionChange,
-): PartnerConnection {
-  const given = Object.keys(change).length;
-  if (given === 0) return {};
-  // Opened only if some of it may stay: a connection that cannot be opened any more can still be replaced.
-  const before =
-    given === Object.keys(PartnerConnection.properties).length
-      ? {}
-      : openConnection(sealer, partner_id, connection_sealed);
-  const merged = Object.entries({ ...before, ...change });
-  return Object.fromEntries(merged.filter(([, part]) => part !== null));
-}
-
-function openConnection(
-  sealer: Sealer,
-  partner_id: string,
-  sealed: string | null,
-): PartnerConnection {
-  if (sealed === null) return {};
-  return JSON.parse(sealer.open(sealed, placeOf(partner_id, 'connection'))) as PartnerConnection;
 }
 
 function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
   const sealed = sealedOf.get(partner);
   assert(sealed, 'credentials are asked of a partner that the registry did not give');
   const { partner_id, auth } = partner;
-  const secret = sealer.open(sealed.auth_sealed, placeOf(partner_id, 'auth'));
+  const { auth_sealed, connection_sealed } = sealed;
+  const secret = sealer.open(auth_sealed, placeOf(partner_id, 'auth'));
+  const connection =
+    connection_sealed && sealer.open(connection_sealed, placeOf(partner_id, 'connection'));
   return {
     auth: { ...auth, [auth.method === 'key' ? 'key' : 'client_secret']: secret } as PartnerAuth,
-    connection: openConnection(sealer, partner_id, sealed.connection_sealed),
+    connection: JSON.parse(connection ?? '{}') as PartnerConnection,
   };
 }
 
