@@ -6,7 +6,6 @@
  *
  * One file because it is a list: what is opened, in which order, and mounted where.
  */
-import type { KeyObject } from 'node:crypto';
 import { platformAdminRoutes, platformRoutes, renderOpenApi } from '@duebridge/contract';
 import {
   createLogger,
@@ -19,11 +18,9 @@ import {
   openServerDatabase,
   systemClock,
   takesWrites,
-  type Clock,
   type Database,
   type DeploymentSecret,
   type Log,
-  type Metrics,
   type ServerDatabase,
   type ServerDatabaseOptions,
 } from '@duebridge/runtime';
@@ -54,6 +51,7 @@ import { migrations } from './migrations.ts';
 import { repeatRefunds } from './money/refunds.ts';
 import { remit } from './money/remittance.ts';
 import { openReconciliations } from './reconciliation/reconcile.ts';
+import type { Services } from './services.ts';
 import { openSealer } from './partners/seal.ts';
 import { keepAttempts, openAttempts } from './store/attempts.ts';
 import { openSessions } from './checkout/session.ts';
@@ -89,22 +87,16 @@ export async function startPlatform(config: PlatformConfig = {}): Promise<Platfo
   }
 }
 
-/** What every part of a platform is opened with. `closers` run in reverse at the stop. */
+/** What the services are opened with. `closers` run in reverse at the stop. */
 interface Ground
-  extends Awaited<ReturnType<typeof openPools>>, Pick<OpenAdapters, 'offersSandbox'> {
+  extends
+    Pick<Services, 'pepper' | 'metrics' | 'clock' | 'log'>,
+    Awaited<ReturnType<typeof openPools>>,
+    Awaited<ReturnType<typeof openAdapters>> {
   readonly config: PlatformSettings;
   readonly sealKey: string;
-  readonly pepper: KeyObject;
-  readonly adapters: OpenAdapters['adapters'];
-  readonly metrics: Metrics;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Aborted when the stop begins. */
-  readonly signal: AbortSignal;
   readonly closers: (() => Promise<unknown>)[];
 }
-type OpenAdapters = Awaited<ReturnType<typeof openAdapters>>;
-type Driving = Awaited<ReturnType<typeof openDriving>>;
 type Ready = () => Promise<Record<string, boolean>>;
 
 async function openAll(
@@ -118,22 +110,19 @@ async function openAll(
   const { checked, sealKey, pepper, adminKey } = await readSecrets(config);
   const metrics = createMetrics();
   const pools = await openPools(config, checked, log, closers);
+  measurePools(metrics, pools);
+  const around = { pepper, metrics, clock, log, closers };
+  const ground = { config, adapters, offersSandbox, ...pools, sealKey, ...around };
+  const services = await openServices(ground);
+  const { database, engine, funding } = services;
   const stopping = new AbortController();
   const { signal } = stopping;
-  const around = { metrics, clock, log, signal, closers };
-  const ground = { config, adapters, offersSandbox, ...pools, sealKey, pepper, ...around };
-
-  const driving = await openDriving(ground);
-  const { engine, funding } = driving;
-  const checkout = openCheckout(ground, driving);
-  measurePools(metrics, pools);
-  const database = pools.front;
-  const base = { ...driving, database, clock, log };
-  const reconciliations = openReconciliations(base);
+  const checkout = openCheckout(services, ground, signal);
+  const reconciliations = openReconciliations(services);
   closers.push(() => reconciliations.stop());
   const { secondPersonAboveCents, publicUrl, payer } = config;
   const refunding = {
-    ...base,
+    ...services,
     refundPart: (...asked: Parameters<typeof funding.refundPart>) => funding.refundPart(...asked),
     secondPersonAboveCents,
   };
@@ -144,9 +133,10 @@ async function openAll(
   const compare = (id: string) => reconciliations.compare(id, 'remittance');
   const remitNow = async () => {
     await repeatRefunds(refunding);
-    return remit({ ...base, channel, compare });
+    return remit({ ...services, channel, compare });
   };
-  const { auditChain, ended } = keepWorking({ ...ground, ...base, ...checkout, remit: remitNow });
+  const { lost } = checkout;
+  const { auditChain, ended } = keepWorking({ ...services, config, lost, signal, remit: remitNow });
   closers.push(async () => {
     stopping.abort();
     // A mail server that is silent holds up no stop.
@@ -157,10 +147,10 @@ async function openAll(
     database: await takesWrites(database),
     ...engine.health,
   });
-  const publicApp = openPublicListener(ground, driving, checkout, ready);
-  const operators = openOperators({ database, pepper, clock }, adminKey);
-  const adminApp = openAdminListener(ground, ready, {
-    ...base,
+  const publicApp = openPublicListener(services, ground, checkout, ready);
+  const operators = openOperators(services, adminKey);
+  const adminApp = openAdminListener(config, ready, {
+    ...services,
     adapters,
     publicUrl,
     operators,
@@ -170,7 +160,6 @@ async function openAll(
     refunding,
     secondPersonAboveCents,
     keys: checkout.keys,
-    pepper,
     remit: remitNow,
     authenticate: adminAuthentication(operators, clock),
   });
@@ -195,10 +184,10 @@ async function openAll(
   return { url, adminUrl, adminKey };
 }
 
-/** The registry of partners, the calls to them, the funds and the engine, which has been started. */
-async function openDriving(ground: Ground) {
+/** Opens the services; the engine has been started. */
+async function openServices(ground: Ground): Promise<Services> {
   const { config, front, engine: database, heartbeat, sealKey, adapters, offersSandbox } = ground;
-  const { metrics, clock, log, closers } = ground;
+  const { pepper, metrics, clock, log, closers } = ground;
   const { allowPrivateAddresses } = config;
   if (allowPrivateAddresses) {
     log.warn({}, 'partners at http and private addresses are allowed: for development only');
@@ -231,47 +220,45 @@ async function openDriving(ground: Ground) {
   const engine = new Engine({ ...base, leaseDatabase: heartbeat, registry, client, funding });
   closers.push(() => engine.stop());
   await engine.start();
-  return { registry, sealer, attempts, client, funding, engine };
+  const around = { database: front, pepper, clock, log, metrics };
+  return { ...around, registry, client, funding, engine, attempts, sealer };
 }
 
-/** The stages from the token to the confirm. */
-function openCheckout(ground: Ground, driving: Driving) {
-  const { config, front: database, pepper, metrics, clock, log } = ground;
-  const { signal, closers } = ground;
-  const { registry, client, engine, funding, sealer } = driving;
-  const keys = openClientKeys({ database, pepper, clock, log });
-  const base = { database, registry, client, clock };
-  const tokens = openTokens({ ...base, sealer, pepper, log });
+/** The stages from the token to the confirm. `signal` is aborted when the stop begins. */
+function openCheckout(services: Services, { config, closers }: Ground, signal: AbortSignal) {
+  const { clock } = services;
+  const tokens = openTokens(services);
   closers.push(() => tokens.drain());
-  const answers = openAnswers({ database, clock, log });
+  const answers = openAnswers(services);
   const answered = keepAttempts({ attempts: answers, clock, signal });
   closers.push(() => answered);
-  const sessions = openSessions({ ...base, funding });
-  const lost = new LostPayments({ database, registry, funding, clock, log, metrics });
-  const payments = openPayments({
-    ...base,
-    engine,
-    funding,
+  const lost = new LostPayments(services);
+  const { paidRetentionDays } = config;
+  return {
+    keys: openClientKeys(services),
+    answers,
+    tokens,
+    sessions: openSessions(services),
     lost,
-    paidRetentionDays: config.paidRetentionDays,
-  });
-  return { keys, answers, tokens, sessions, lost, payments };
+    payments: openPayments({ ...services, lost, paidRetentionDays }),
+  };
 }
 
 /** The public listener with everything mounted; it keeps the figures of requests of this process. */
 function openPublicListener(
-  { config, front: database, sealKey, adapters, metrics, clock, log }: Ground,
-  { registry, sealer, funding }: Driving,
+  services: Services,
+  { config, sealKey, adapters }: Ground,
   checkout: ReturnType<typeof openCheckout>,
   ready: Ready,
 ): FastifyInstance {
   const { trustedProxies, webDist } = config;
-  const visits = openVisits({ database, registry, sealer, clock }, sealKey);
+  const { registry, funding, clock, log, metrics } = services;
+  const visits = openVisits(services, sealKey);
   const publicApp = createServer({ log, clock, metrics, trustedProxies });
   limitAddresses(publicApp, config);
   mountPublic(publicApp, { config, ...checkout, funding, visits });
-  mountProcessorEvents(publicApp, { funding, log });
-  mountPolicyReports(publicApp, { clock, log, metrics });
+  mountProcessorEvents(publicApp, services);
+  mountPolicyReports(publicApp, services);
   const dist = webDist === undefined ? {} : { dist: webDist };
   servePages(publicApp, { registry, visits, adapters, ...dist });
   const description =
@@ -283,17 +270,17 @@ function openPublicListener(
 
 /** The admin listener with everything mounted. */
 function openAdminListener(
-  { config, metrics }: Ground,
+  config: PlatformSettings,
   ready: Ready,
   dependencies: AdminDependencies,
 ): FastifyInstance {
-  const { log, clock, sealer, operators } = dependencies;
+  const { log, clock, metrics, operators } = dependencies;
   const { trustedProxies, openId } = config;
   const hosts = hostsOf(config.adminHost, config.adminHosts);
   const adminApp = createServer({ log, clock, trustedProxies, hosts });
   mountAdmin(adminApp, dependencies);
   mountSignIn(adminApp, { operators, clock, oidc: openId !== undefined });
-  if (openId !== undefined) mountOpenId(adminApp, { provider: openId, operators, sealer, log });
+  if (openId !== undefined) mountOpenId(adminApp, openId, dependencies);
   serveConsole(adminApp, config.webDist);
   const description =
     'Operations for operators; the console and the command line use nothing else.';

@@ -45,8 +45,7 @@ import type { Serve } from './serve.ts';
 import type { Services } from '../services.ts';
 
 /** The dependencies of the admin API. */
-export interface AdminDependencies
-  extends MoneyDependencies, Omit<Services, 'funding' | 'metrics'> {
+export interface AdminDependencies extends Services, MoneyDependencies {
   readonly reconciliations: Reconciliations;
   readonly adapters: readonly FundingAdapter[];
   readonly publicUrl: string | undefined;

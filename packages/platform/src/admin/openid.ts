@@ -7,11 +7,11 @@
  *         at the first sign-in, so that its absence never keeps the platform from starting.
  */
 import { Refusal } from '@duebridge/contract';
-import { messageOf, openNameLookup, type Log } from '@duebridge/runtime';
+import { messageOf, openNameLookup } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
 import * as oidc from 'openid-client';
 import { Agent, fetch } from 'undici';
-import type { Sealer } from '../partners/seal.ts';
+import type { Services } from '../services.ts';
 import { cookiesOf, setCookie } from '../cookies.ts';
 import { startSession } from './sign-in.ts';
 import type { Operators } from './operators.ts';
@@ -41,14 +41,9 @@ interface Pending {
 /** Mounts `/console/oidc/start` and `/console/oidc/callback`. */
 export function mountOpenId(
   app: FastifyInstance,
-  options: {
-    readonly provider: OpenIdProvider;
-    readonly operators: Operators;
-    readonly sealer: Sealer;
-    readonly log: Log;
-  },
+  provider: OpenIdProvider,
+  { operators, sealer, log }: Pick<Services, 'sealer' | 'log'> & { readonly operators: Operators },
 ): void {
-  const { provider, operators, sealer, log } = options;
   // A provider whose DNS is silent must not hold the threads of the process.
   const dispatcher = new Agent({ connect: { lookup: openNameLookup() } });
   const fetchProvider: oidc.CustomFetch = (url, request) =>
