@@ -39,6 +39,8 @@ export interface Tab {
   /** Presses a key (`Tab`, `Enter`, `Escape`, …) or types a text, wherever the focus is. */
   press(key: string): Promise<void>;
   type(text: string): Promise<void>;
+  /** Its time, of the site and of the payment page, which a test may move: Chromium's driver alone can. */
+  readonly clock?: ChromiumPage['clock'];
   close(): Promise<void>;
 }
 
@@ -168,6 +170,7 @@ function chromiumTab(page: ChromiumPage, frameUrl: string): Tab {
     resize: (to) => page.setViewportSize(to === 'phone' ? PHONE : { width: 1280, height: 720 }),
     press: (key) => page.keyboard.press(key),
     type: (text) => page.keyboard.type(text),
+    clock: page.clock,
     close: () => page.context().close(),
   };
 }

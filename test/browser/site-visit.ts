@@ -39,6 +39,8 @@ export type InEngine = (title: string, body: (engine: InOneEngine) => Promise<vo
 interface Suite {
   /** An error of a page, a breach of its policy and a token in its console fail the test. */
   readonly isWatched?: boolean;
+  /** The tests move the time of their pages. */
+  readonly isTimed?: boolean;
 }
 
 /** Defines tests in Chromium. */
@@ -67,7 +69,7 @@ function inEngines(
   engines: readonly EngineName[],
   rig: Pick<Rig, 'flowIn'>,
   define: (inEngine: InEngine, name: EngineName) => void,
-  { isWatched = false }: Suite,
+  { isWatched = false, isTimed = false }: Suite,
 ): void {
   void suite('in a browser', { concurrency: engines.length }, () => {
     for (const name of engines)
@@ -84,7 +86,9 @@ function inEngines(
                 worlds.add(world);
                 if (isWatched) world.before ??= watched(world.partner);
                 const address = addressOf(flow.site(site), world, query);
-                return visitSite(flow, await open(), world, address);
+                const tab = await open();
+                if (isTimed) await tab.clock?.install();
+                return visitSite(flow, tab, world, address);
               };
               await body({ name, flow, visit });
               for (const { wrong } of worlds) assert.deepEqual(wrong, []);

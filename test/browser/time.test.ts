@@ -1,9 +1,8 @@
 /**
  * Limits of seconds, minutes and an hour: what is slow, what stalls, a device that slept. The tests move the time of the
- * page (clock.ts); how long the machine takes decides nothing.
+ * pages; how long the machine takes decides nothing.
  */
 import assert from 'node:assert/strict';
-import { movableClock, pass, wakeAfter } from './clock.ts';
 import { gate, until, useRig } from './rig.ts';
 import {
   inChromium,
@@ -15,20 +14,23 @@ import {
 import { succeeds, type Trouble } from './scripted-flow.ts';
 
 const rig = useRig({ withChromium: false });
-const before = await movableClock();
 
-inChromium(rig, (inEngine) => {
-  opening(inEngine);
-  paying(inEngine);
-  sleeping(inEngine);
-});
+inChromium(
+  rig,
+  (inEngine) => {
+    opening(inEngine);
+    paying(inEngine);
+    sleeping(inEngine);
+  },
+  { isTimed: true },
+);
 
-/** Lets time pass in the payment page, two seconds at a time, until a script of it gives true. */
+/** Lets time pass, two seconds at a time, until a script of the payment page gives true. */
 async function passUntil({ tab, holds }: EngineVisit, comes: () => boolean): Promise<void> {
   // The page's first request may be on its way before the driver knows of the frame.
   await holds('frame', () => true);
   await until(async () => {
-    await pass(tab, 'frame', 2_000);
+    await tab.clock?.runFor(2_000);
     return tab.run('frame', comes);
   });
 }
@@ -49,7 +51,6 @@ function opening(inEngine: InEngine): void {
     async ({ flow, visit }) => {
       const token = gate();
       const world = flow.world({
-        before,
         plan: { token: (count) => (count === 1 ? token.held : undefined) },
       });
       const at = await visit(world);
@@ -75,9 +76,9 @@ function opening(inEngine: InEngine): void {
       const again = gate();
       const exchange = (count: number): 'hang' | Promise<undefined> =>
         count === 1 ? 'hang' : again.held;
-      const world = flow.world({ before, plan: { exchange } });
+      const world = flow.world({ plan: { exchange } });
       const at = await visit(world);
-      const mounted = at.start();
+      const mounted = at.start({ loadTimeoutMs: 60_000 });
       await until(() => world.counts.exchange === 1);
       // An outline alone is shown at first; then words, and after 8 s the page stops waiting for this answer.
       await at.sees('Getting your bill…');
@@ -96,7 +97,7 @@ function opening(inEngine: InEngine): void {
   inEngine(
     'a blocker that stops the text of the page is told in words of its first bytes, and the page goes on without it',
     async ({ flow, visit }) => {
-      const world = flow.world({ before });
+      const world = flow.world();
       const at = await visit(world);
       flow.wire = (path): Trouble | undefined => (path.includes('/words-') ? 'cut' : undefined);
       const mounted = at.start({ loadTimeoutMs: 60_000 });
@@ -113,7 +114,7 @@ function opening(inEngine: InEngine): void {
   inEngine(
     'a redirect whose backend never answers ends, so that the button works again',
     async ({ flow, visit }) => {
-      const at = await visit(flow.world({ before }));
+      const at = await visit(flow.world());
       await at.tab.run(
         'page',
         (frameOrigin) => {
@@ -139,7 +140,7 @@ function opening(inEngine: InEngine): void {
         flow.payOrigin,
       );
       await at.holds('page', () => document.title === 'asked');
-      await pass(at.tab, 'page', 15_000);
+      await at.tab.clock?.runFor(15_000);
       await at.holds('page', () => document.title === 'load_timeout');
     },
   );
@@ -152,7 +153,6 @@ function paying(inEngine: InEngine): void {
     'a backend that is asked for another token and never answers ends the session, not the payment',
     async ({ flow, visit }) => {
       const world = flow.world({
-        before,
         plan: { token: (count) => (count === 1 ? undefined : 'hang') },
       });
       const at = await visit(world);
@@ -160,7 +160,7 @@ function paying(inEngine: InEngine): void {
       world.endSessions();
       await at.press('Pay $123.45');
       await until(() => world.counts.token === 2);
-      await pass(at.tab, 'frame', 12_000);
+      await at.tab.clock?.runFor(12_000);
       await at.title('This page was open for too long');
       assert.deepEqual(
         (await errors(at)).map(([code]) => code),
@@ -170,11 +170,11 @@ function paying(inEngine: InEngine): void {
   );
 
   inEngine('a biller that is slow is called slow, and nothing worse', async ({ flow, visit }) => {
-    const at = await visit(flow.world({ before, outcome: [] }));
+    const at = await visit(flow.world({ outcome: [] }));
     await at.start();
     await at.press('Pay $123.45');
     await at.title('Your payment is on its way');
-    await pass(at.tab, 'frame', 31_000);
+    await at.tab.clock?.runFor(31_000);
     await at.sees('taking longer than usual');
     await at.title('Your payment is on its way');
   });
@@ -187,7 +187,7 @@ function sleeping(inEngine: InEngine): void {
     'a phone that slept for an hour in the middle of a payment shows on waking how it ended',
     async ({ flow, visit }) => {
       for (const renews of [true, false]) {
-        const world = flow.world({ before, outcome: [] });
+        const world = flow.world({ outcome: [] });
         const at = await visit(world);
         world.tokens.push(`dbt_${world.partner}_0`);
         // A site that gave a token, and has no way to give another: it is shown what a function cannot be sent as.
@@ -207,7 +207,7 @@ function sleeping(inEngine: InEngine): void {
         await at.title('Your payment is on its way');
         world.endSessions();
         Object.assign(world.payments[0] ?? {}, succeeds[0], succeeds[1]);
-        for (const where of ['page', 'frame'] as const) await wakeAfter(at.tab, where, 3_600_000);
+        await at.tab.clock?.fastForward(3_600_000);
         await at.title(renews ? 'Paid. Thank you!' : 'This page was open for too long');
         if (!renews) await at.sees('If you have paid, your payment continues.');
         const warns = (): boolean => document.body.innerText.includes('This page closes at');
@@ -220,15 +220,15 @@ function sleeping(inEngine: InEngine): void {
   inEngine(
     'a page that has no session waits for no end of it when the phone wakes',
     async ({ flow, visit }) => {
-      const world = flow.world({ before });
+      const world = flow.world();
       const { tab } = await visit(world);
       await tab.goto(`${flow.payOrigin}/flow/v1/${world.partner}`);
       await pageActs(tab, 'page').title('Please open this page from your biller’s site');
       const added = (): number => {
-        const { testClock } = window as unknown as { testClock: { countTimers(): number } };
-        const waiting = testClock.countTimers();
+        let timers = 0;
+        Object.assign(window, { setTimeout: () => (timers += 1) });
         document.dispatchEvent(new Event('visibilitychange'));
-        return testClock.countTimers() - waiting;
+        return timers;
       };
       assert.equal(await tab.run('page', added), 0);
     },
