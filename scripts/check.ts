@@ -38,7 +38,6 @@ const BESIDE_TESTS = 10;
 const HELP = `Usage:
   npm test                               types, lint, dead code, format, and the tests that everybody runs before a commit
   npm run test:full                      the long tests (*.full.test.ts): whole kill matrices, every browser engine, crashes, consumers
-  npm test -- --only lint,format         some steps: lint, dead-code, format, tests
   npm test -- --tests packages/partner   the tests below a folder, or of one file; may be repeated
 
 On 2 quiet cores the first takes ${MINUTES.test} minutes, the second ${MINUTES.full}.
@@ -47,20 +46,16 @@ Exit codes: 0 everything passed, 1 something failed, 3 wrong arguments.`;
 const { values: options } = readWords('test', HELP, {
   options: {
     full: { type: 'boolean', default: false },
-    only: { type: 'string' },
     tests: { type: 'string', multiple: true },
   },
 });
 
-/** The static checks, as commands of tools/test. The linter reports what the compiler reports (.oxlintrc.json): it knows all types anyway. */
-const CHECKS: Readonly<Record<string, readonly [string, ...string[]]>> = {
-  lint: ['oxlint'],
-  'dead-code': ['knip', '--no-progress'],
-  format: ['oxfmt', '--check'],
-};
-/** Steps that run one after the other, beside the tests. */
-const ROWS = [['format', 'dead-code', 'lint'], ['tests']] as const;
-const chosen = choose();
+/** The static checks, one after the other, as commands of tools/test. The linter reports what the compiler reports (.oxlintrc.json): it knows all types anyway. */
+const CHECKS: readonly (readonly [program: string, ...args: string[]])[] = [
+  ['oxfmt', '--check'],
+  ['knip', '--no-progress'],
+  ['oxlint'],
+];
 
 /** Ctrl-C, or a signal to us alone, ends what runs and leaves the tests to clean up. A second one ends us at once. */
 const stop = new AbortController();
@@ -68,46 +63,31 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 
 const started = performance.now();
 const counts = { passed: 0, failed: 0 };
-await Promise.all(
-  ROWS.map(async (row) => {
-    for (const name of row) {
-      if (!chosen.includes(name) || stop.signal.aborted) continue;
-      const passed = name === 'tests' ? await tests() : await check(name);
-      if (!passed) process.exitCode = 1;
-    }
-  }),
-);
+const isAll = options.tests === undefined;
+await Promise.all([tests(), isAll && !options.full && checks()]);
+if (counts.failed > 0) process.exitCode = 1;
 const minutes = (performance.now() - started) / 60_000;
 const limit = options.full ? MINUTES.full : MINUTES.test;
-if (options.only === undefined && options.tests === undefined) {
+if (isAll) {
   console.log(
     `This took ${minutes.toFixed(1)} minutes${minutes > limit ? `, and must take at most ${limit} on 2 quiet cores` : ''}.`,
   );
 }
 console.log(`${counts.passed} passed, ${counts.failed} failed`);
 
-function choose(): readonly string[] {
-  if (options.tests !== undefined || options.full) return ['tests'];
-  const known = ROWS.flat();
-  if (options.only === undefined) return known;
-  const names = options.only.split(',');
-  const unknown = names.find((name) => !known.some((step) => step === name));
-  if (unknown !== undefined) refuse('test', `there is no step "${unknown}"`);
-  return names;
-}
-
-async function check(name: string): Promise<boolean> {
-  const begun = performance.now();
-  const [program = '', ...args] = CHECKS[name] ?? [];
-  const passed = await command(program, args);
-  const seconds = ((performance.now() - begun) / 1000).toFixed(1);
-  console.log(`${passed ? '✔' : '✖'} ${name} (${seconds} s)`);
-  counts[passed ? 'passed' : 'failed'] += 1;
-  return passed;
+async function checks(): Promise<void> {
+  for (const [program, ...args] of CHECKS) {
+    if (stop.signal.aborted) return;
+    const begun = performance.now();
+    const passed = await command(program, args);
+    const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+    console.log(`${passed ? '✔' : '✖'} ${program} (${seconds} s)`);
+    counts[passed ? 'passed' : 'failed'] += 1;
+  }
 }
 
 /** Runs the test files and prints what they report. */
-async function tests(): Promise<boolean> {
+async function tests(): Promise<void> {
   // The simulator, the browser and the judge first: a long file that begins last would run alone.
   const below = options.tests ?? ['test', 'packages', 'demo', 'scripts'];
   const files = below.flatMap((place) =>
@@ -132,17 +112,15 @@ async function tests(): Promise<boolean> {
     execArgv: [`--import=${pathToFileURL(join(root, 'test/support/progress-limit.ts')).href}`],
   };
   const events = run(settings);
-  let passed = false;
   events.on('test:summary', ({ file, success, counts: { passed: good, tests: all, skipped } }) => {
     // The last summary is of all files.
     if (file !== undefined) return;
-    passed = success;
+    if (!success) process.exitCode = 1;
     counts.passed += good;
     counts.failed += all - good - skipped;
   });
   for await (const text of events.compose(new spec())) process.stdout.write(String(text));
   rmSync(folder, { recursive: true });
-  return passed;
 }
 
 /** What the runner is given, as paths: a test file, or one made in `folder` that imports the test files of one process. */
@@ -170,7 +148,7 @@ async function command(program: string, args: readonly string[]): Promise<boolea
     signal: stop.signal,
     maxBuffer: 2 ** 26,
   };
-  const nice = [`-n${chosen.includes('tests') ? BESIDE_TESTS : 0}`, program, ...args];
+  const nice = [`-n${BESIDE_TESTS}`, program, ...args];
   const { code, stdout, stderr } = await promisify(execFile)('nice', nice, options).then(
     (said) => ({ ...said, code: 0 }),
     (error: { code: number; stdout: string; stderr: string }) => error,
