@@ -22,8 +22,6 @@ export interface PlatformSide {
   readonly platform: Platform;
   /** The platform's database, for inspection. */
   readonly books: Database;
-  /** Stops the platform and starts it again at the same address, on the same database. */
-  readonly restart: () => Promise<void>;
   /** Registers a partner and issues it a key. */
   readonly register: (registration: Registration) => Promise<Client>;
   /** Calls the admin API; returns the body of a 200, throws otherwise. */
@@ -83,14 +81,8 @@ export class BothSides {
       log: silentLog,
       ...config,
     };
-    let platform = await startPlatform(options);
+    const platform = await startPlatform(options);
     this.#closers.push(() => platform.stop());
-    const restart = async (): Promise<void> => {
-      const { url: at, adminUrl } = platform;
-      await platform.stop();
-      const [port, adminPort] = [Number(new URL(at).port), Number(new URL(adminUrl).port)];
-      platform = await startPlatform({ ...options, port, adminPort });
-    };
     const admin = async <T>(
       method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
       path: string,
@@ -107,15 +99,7 @@ export class BothSides {
       const { client_id, api_key } = await admin<ClientKeyGrant>('POST', path, {});
       return { platformUrl: platform.url, client_id, api_key };
     };
-    return {
-      get platform() {
-        return platform;
-      },
-      books,
-      restart,
-      admin,
-      register,
-    };
+    return { platform, books, admin, register };
   }
 
   /** A partner kit on the default ledger. */

@@ -3,7 +3,6 @@
  * Exit codes: 0 no must failed, 1 a must failed, 2 CONFIG or judged in part, 3 usage or nothing ran.
  * One file because it is the table of the commands and options; their implementation is elsewhere.
  */
-import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { formatCents } from '@duebridge/contract';
 import { Command, Option } from 'commander';
@@ -111,7 +110,10 @@ export function conformCommand(): Command {
     .description(
       "Check a partner's server. TARGET is a target file (write one with `conform partner init`); flags override it.",
     )
-    .option('--recheck', `only re-check payments of earlier runs (${RECHECKS.join(', ')})`)
+    .option(
+      '--recheck',
+      `only check the payments of earlier runs again (${RECHECKS.join(', ')}): a day later, or after a restart`,
+    )
     .option('--plan', 'print what would be checked and created, and exit')
     .option('--yes', 'start payments of more than $1,000 without a spending cap')
     .addHelpText(
@@ -194,7 +196,7 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
     process.env;
   const target = partnerTarget(overlay({ authentication: { key, client_secret } }, draft));
   const recheck = flags.recheck === true;
-  const options = { ...runOptions(flags, target.restart_command), recheck };
+  const options = { ...runOptions(flags), recheck };
   const cases = choose(PARTNER_CASES, flags.profile, recheck ? RECHECKS : options.only);
   const cap = target.spending_cap_in_cents;
   const money = {
@@ -222,7 +224,7 @@ async function conformPlatform(draft: Draft, flags: Flags): Promise<number> {
   if (flags.list === true) return list(choose(PLATFORM_CASES, 'strict', flags.only), flags);
   const api_key = process.env['DUEBRIDGE_CONFORM_API_KEY'];
   const target = platformTarget(overlay({ api_key }, draft));
-  const options = runOptions(flags, target.caller?.restart_command);
+  const options = runOptions(flags);
   return deliver(
     await interruptible((signal) => judgePlatform(target, { ...options, signal })),
     flags,
@@ -249,7 +251,7 @@ async function guarded(flags: Flags, run: () => Promise<number>): Promise<number
   }
 }
 
-function runOptions(flags: Flags, restart_command: string | undefined): RunOptions {
+function runOptions(flags: Flags): RunOptions {
   const history = fileHistory(flags.history, (why) => {
     terminal.err(
       `The ids of this run could not be kept (${why}), so --recheck will not know it: name another folder with --history.\n`,
@@ -262,7 +264,6 @@ function runOptions(flags: Flags, restart_command: string | undefined): RunOptio
     history,
     ...(only !== undefined && { only }),
     ...(flags.expected !== undefined && { expected: readKnownFailures(flags.expected) }),
-    ...(restart_command !== undefined && { restart: () => runShell(restart_command) }),
     onProgress(progress) {
       const isOver = progress.done === progress.total;
       if (process.stderr.isTTY) {
@@ -272,18 +273,6 @@ function runOptions(flags: Flags, restart_command: string | undefined): RunOptio
       }
     },
   };
-}
-
-/** Runs the declared command that restarts the server under test. */
-function runShell(command: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, { shell: true, stdio: ['ignore', 2, 2] });
-    child.once('error', reject);
-    child.once('exit', (code) => {
-      if (code === 0) resolve();
-      else reject(new Error(`restart_command ended with ${code ?? 'a signal'}`));
-    });
-  });
 }
 
 /** Prints and writes the report in every requested form; returns the exit code. */

@@ -14,7 +14,7 @@ import {
 } from '../src/check/target.ts';
 import { judgePartner, judgePlatform, type RunReport } from '../src/run.ts';
 import { startScriptedPartner, type ScriptedAuth } from '../src/scripted/partner.ts';
-import { smallPlatform, type SmallPlatform } from './peers/caller.ts';
+import { smallPlatform } from './peers/caller.ts';
 import { openGateway, type Gateway } from './peers/gateway.ts';
 import { ACCOUNTS, CLIENT, DAY_MS, KEY, MAXIMUM, type WrongPartner } from './peers/partners.ts';
 import { openPlatformProxy, platformDraft, type ProxyBehaviour } from './peers/platform-proxy.ts';
@@ -42,14 +42,14 @@ export async function judgePartnerPeer(
   only?: readonly string[],
 ): Promise<RunReport> {
   const auth = typeof peer.auth === 'object' ? peer.auth : PARTNER_AUTHS[peer.auth ?? 'key'];
-  let [restarts, days_ms] = [0, 0];
+  let days_ms = 0;
   const clock = { ...CLOCK, now: () => CLOCK.now() + days_ms };
   const partner = await startScriptedPartner({
     auth,
     accounts: ACCOUNTS,
     clock,
     processing_ms: 40,
-    behaviour: peer.behaviour?.(() => restarts) ?? {},
+    behaviour: peer.behaviour?.() ?? {},
   });
   const gateway =
     peer.gateway === undefined ? undefined : await openGateway(partner.url, peer.gateway);
@@ -82,7 +82,6 @@ export async function judgePartnerPeer(
       clock,
       profile: peer.profile ?? 'contract',
       history: memoryHistory(),
-      restart: async () => void (restarts += 1),
     } as const;
     if (peer.how === 'the-day-after') {
       await judgePartner(target, { ...options, only: ['P20', 'P50'] });
@@ -152,7 +151,6 @@ export async function judgeCallerPeer(
 ): Promise<RunReport> {
   const authentication = CALLER_AUTHS[peer.auth ?? 'key'];
   const stop = new AbortController();
-  let platform: SmallPlatform | undefined;
   try {
     const target = platformTarget(
       {
@@ -171,8 +169,7 @@ export async function judgeCallerPeer(
       clock: CLOCK,
       only,
       profile: peer.profile ?? 'contract',
-      driver: (url) => (platform = smallPlatform(authentication, peer.behaviour, stop.signal)(url)),
-      restart: async () => platform?.restart(),
+      driver: smallPlatform(authentication, peer.behaviour, stop.signal),
     });
   } finally {
     stop.abort();
@@ -195,7 +192,7 @@ export function idsOf(report: RunReport, wanted: 'FAIL' | 'WARN' | 'SKIP'): stri
 }
 
 /** Checks that examine every payment of a run again, and therefore find the same defects as many others. */
-const WHOLE_RUN = ['P54', 'P60', 'P62', 'P65', 'P66'];
+const WHOLE_RUN = ['P54', 'P60', 'P62', 'P65'];
 
 /** Asserts that a peer is caught by its check and fails no others than those it lists. */
 export function isCaught(peer: Wrong<unknown>, report: RunReport): void {

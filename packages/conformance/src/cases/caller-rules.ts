@@ -1,7 +1,7 @@
 /** Shared by several checks of the caller. */
 import { parsed } from '../check/http.ts';
 import type { ClauseId, Json } from '@duebridge/contract';
-import { idOf, type CallerContext, type CallerPayment } from '../check/caller-context.ts';
+import { type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { Behaviour, Call } from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
 
@@ -25,10 +25,6 @@ export const held = (isOver: () => boolean): Behaviour => ({
     if (!isOver()) payment.ending = { ...payment.ending, after_ms: undefined };
   },
 });
-
-/** The ids of all payments that the partner has been called for. */
-export const idsSoFar = (t: CallerContext): ReadonlySet<string> =>
-  new Set(t.caller.partner.exchanges.map(idOf));
 
 /** The status word in the answer that a call was given; undefined when there is none. */
 function statusGiven(call: Call): string | undefined {

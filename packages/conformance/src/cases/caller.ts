@@ -1,4 +1,4 @@
-/** Checks of the requests that a platform sends to a partner (C01, C09), and of how often and how long it calls (C03, C13, C14): to the end of each payment, and not beyond. */
+/** Checks of the requests that a platform sends to a partner (C01, C09), and of how often and how long it calls (C03, C13): to the end of each payment, and not beyond. */
 import {
   type CallerContext,
   type CallerPayment,
@@ -16,14 +16,8 @@ import { judgeScenario } from './scenarios.ts';
 import {
   bodyOf,
   decoded,
-  goesOn,
   hasEnded,
-  held,
-  idsSoFar,
-  noDouble,
-  notEnded,
   returnedTheEnd,
-  sameBytes,
   stopsAtTheEnd,
   untilEnd,
 } from './caller-rules.ts';
@@ -281,7 +275,7 @@ const c01: CallerCase = {
 async function otherAccount(t: CallerContext): Promise<void> {
   const { other_account_id } = t.caller.target;
   if (other_account_id === undefined) return;
-  const known = idsSoFar(t);
+  const known = new Set(t.caller.partner.exchanges.map(idOf));
   const payment = await t.pay(1_040, {}, other_account_id);
   const isIts = (put: Call): boolean =>
     amountOf(put.text) === payment.amount_in_cents || accountOf(put) === other_account_id;
@@ -359,8 +353,8 @@ const c03: CallerCase = {
     for (const payment of payments) t.atRest.set(payment, t.calls(payment).length);
   },
   async atEnd(t) {
-    // One read after the end may be a reconciliation, and one more may follow a restart (C14); the next are polls at a slower pace.
-    const most = t.run.options.restart === undefined ? 1 : 2;
+    // One read after the end may be a reconciliation; the next are polls at a slower pace.
+    const most = 1;
     for (const [payment, calls] of t.all.length > 0 ? [] : t.atRest) {
       const later = t.calls(payment).slice(calls);
       t.none(
@@ -408,59 +402,4 @@ const c13: CallerCase = {
   },
 };
 
-const c14: CallerCase = {
-  id: 'C14',
-  title: 'Open payments survive a restart of the platform',
-  clauses: ['RU5', 'S4', 'ST3'],
-  stage: 'last',
-  likely_cause: 'Open payments are only in memory, or an id is stored after the response.',
-  async run(t: CallerContext) {
-    const { restart } = t.run.options;
-    t.given(restart !== undefined, 'the target declares no caller.restart_command');
-    let restarted = false;
-    const polled = await t.pay(
-      14_010,
-      held(() => restarted),
-    );
-    await t.accepted(polled);
-    // Accepts the payment, but sends no response to a PUT before the restart.
-    const unanswered = await t.pay(14_020, {
-      answer: ({ method }) => (method === 'PUT' && !restarted ? () => undefined : undefined),
-    });
-    await t.arrived(unanswered);
-    await restart();
-    restarted = true;
-    t.settle(polled);
-    await goesOnFor(t, polled, 'a payment that was processing');
-    await goesOnFor(t, unanswered, 'a payment whose PUT had no response');
-    await newIds(t);
-  },
-};
-
-/** A payment made after the restart must not get an id that another payment has (PF2). */
-async function newIds(t: CallerContext): Promise<void> {
-  const known = idsSoFar(t);
-  await t.pay(14_030);
-  const put = () => t.puts().find(({ text }) => amountOf(text) === 14_030);
-  await t.until(() => put() !== undefined);
-  const first = put();
-  if (first === undefined) return;
-  const expected = 'a new platform_payment_id for a payment made after the restart';
-  t.must(!known.has(idOf(first)), expected, first, {
-    got: first.path,
-    clause: 'PF2',
-    cause: 'Ids are numbered by a counter in memory.',
-  });
-}
-
-async function goesOnFor(t: CallerContext, payment: CallerPayment, what: string): Promise<void> {
-  const ended = await untilEnd(t, payment);
-  noDouble(t, payment);
-  sameBytes(t, payment);
-  if (ended || t.all.length > 0) return;
-  await notEnded(t, payment, 'a restart', 'ST3');
-  const expected = `${what}: ${t.untilTheEnd} of the restart`;
-  await goesOn(t, payment, ended, { expected, clause: 'S4' });
-}
-
-export const CALLER = [c01, c03, c09, c13, c14];
+export const CALLER = [c01, c03, c09, c13];

@@ -66,7 +66,6 @@ export const PLATFORM_CASES: readonly CaseInfo[] = [
 export const OF_THE_WHOLE_RUN: readonly string[] = [
   'P54',
   ...WHOLE_RUN.map(({ id }) => id),
-  'P66',
   'T20',
   'T21',
 ];

@@ -85,9 +85,13 @@ async function allEnd(t: PartnerContext): Promise<void> {
 /** Payments of earlier runs that had not ended then, but must have ended by now. */
 async function recheck(t: PartnerContext): Promise<void> {
   const window_ms = (t.target.terminal_window_seconds ?? 0) * 1_000;
-  const open = t.oldEntries(window_ms).filter(({ record }) => !isTerminalWord(record['status']));
+  const open = t.oldEntries(
+    MOST,
+    ({ record, made_at }) =>
+      !isTerminalWord(record['status']) && t.run.now() - Date.parse(made_at) >= window_ms,
+  );
   t.given(open.length > 0, 'no payment of an earlier run was left processing');
-  for (const { intent, made_at } of open.slice(-MOST)) {
+  for (const { intent, made_at } of open) {
     const reply = await t.read(intent);
     const { status } = recordOf(reply) ?? {};
     t.must(isTerminalWord(status), `a terminal status of the payment created at ${made_at}`, reply);
@@ -204,9 +208,6 @@ const toCanceled = (target: PartnerTarget): Planned => {
   return { amount_in_cents: plainAmount(target, 53), account_id: canceled };
 };
 
-/** Why no payment was read again. */
-const NOTHING_OLD = 'no ended payment of a run against this server is 24 hours old yet';
-
 /** Number of polls after the end, and of payments of earlier runs that are read again. */
 const POLLS = 10;
 
@@ -236,9 +237,10 @@ const p54: PartnerCase = {
           return;
       }
     }
-    const old = t.oldEntries().filter(({ record }) => isTerminalWord(record['status']));
-    t.given(t.run.options.recheck !== true || old.length > 0, NOTHING_OLD);
-    for (const { intent, record, made_at } of old.slice(0, POLLS)) {
+    const old = t.oldEntries(POLLS, ({ record }) => isTerminalWord(record['status']));
+    const isAny = t.run.options.recheck !== true || old.length > 0;
+    t.given(isAny, 'no payment of an earlier run had ended');
+    for (const { intent, record, made_at } of old) {
       if (!same(record, await t.read(intent), `payment of ${made_at}`, '')) return;
     }
   },

@@ -11,11 +11,10 @@ import type { TokenContext } from './token-context.ts';
 
 /**
  * When a check runs. `first`: before any payment, and before the checks that depend on it. `main`: in parallel with all others.
- * Of a partner, `last`: after the run has waited for every payment. `restart`: without other checks. `final`: when nothing is in
- * progress any more. Of a caller, `alone`: its fault affects every call. `last`: like alone, but the platform may pause the partner
+ * Of a partner, `last`: after the run has waited for every payment. `final`: when nothing is in progress any more. Of a caller, `alone`: its fault affects every call. `last`: like alone, but the platform may pause the partner
  * afterwards.
  */
-export type Stage = 'first' | 'main' | 'alone' | 'last' | 'restart' | 'final';
+export type Stage = 'first' | 'main' | 'alone' | 'last' | 'final';
 
 /** A check, and the context that it gets. */
 export interface Case<C> extends CaseInfo {

@@ -172,7 +172,7 @@ export class Wire {
       if (this.#out >= MOST_OUT) await this.#lookForOutage();
     } else if (reply.status !== undefined) {
       // A connection that the judge itself cut says nothing of the server.
-      this.forgive();
+      this.#forgive();
       if (check === PREFLIGHT) this.#probe = out;
     }
     return reply;
@@ -194,8 +194,8 @@ export class Wire {
     this.#isProbing = true;
     const { exchange } = await this.#attempt(PREFLIGHT, this.#probe);
     this.#isProbing = false;
-    if (!isOut(exchange)) this.forgive();
-    // Another request may have been answered meanwhile, or a restart have begun.
+    if (!isOut(exchange)) this.#forgive();
+    // Another request may have been answered meanwhile.
     else if (this.#out >= MOST_OUT) this.#isOutage = true;
   }
 
@@ -232,8 +232,8 @@ export class Wire {
       : undefined;
   }
 
-  /** Forgets the unanswered requests, because the server answers, or is being restarted. */
-  forgive(): void {
+  /** Forgets the unanswered requests, because the server answers. */
+  #forgive(): void {
     this.#out = 0;
     this.#isOutage = false;
   }

@@ -461,17 +461,26 @@ export class PartnerContext extends Context<PartnerRun> {
       : new Skipped(`the payment did not end within ${declared} s (see P50)`);
   }
 
-  /** The payments of earlier runs against this server that have at least this age. */
-  oldEntries(age_ms = DAY_MS): readonly HistoryEntry[] {
+  /**
+   * The payments of earlier runs against this server: those that are a day old, or with --recheck all, as after a restart. At most so
+   * many, half of them the oldest and half the newest.
+   */
+  oldEntries(
+    most: number,
+    holds: (entry: HistoryEntry) => boolean = () => true,
+  ): readonly HistoryEntry[] {
     const { base_url, biller_id } = this.target;
-    return this.run.history
+    const age_ms = this.run.options.recheck === true ? 0 : DAY_MS;
+    const old = this.run.history
       .entries()
       .filter(
         (entry) =>
           entry.base_url === base_url &&
           entry.biller_id === biller_id &&
-          this.run.now() - Date.parse(entry.made_at) >= age_ms,
+          this.run.now() - Date.parse(entry.made_at) >= age_ms &&
+          holds(entry),
       );
+    return old.length <= most ? old : [...old.slice(0, most / 2), ...old.slice(-most / 2)];
   }
 
   /** Remembers a record of a payment of this run. */

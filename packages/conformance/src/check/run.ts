@@ -76,9 +76,7 @@ export interface RunOptions {
   readonly clock?: Clock;
   /** Ends the run early; the report covers what was judged until then. */
   readonly signal?: AbortSignal;
-  /** Restarts the server under test (P66, C14). */
-  readonly restart?: () => Promise<void>;
-  /** Of a partner: only reads the payments of earlier runs again. */
+  /** Of a partner: only puts and reads the payments of earlier runs again, whatever their age. */
   readonly recheck?: boolean;
   /** Makes a platform pay; by default the driver that the target file selects. */
   readonly driver?: MakeDriver;

@@ -273,8 +273,6 @@ const readPartner = object({
   }),
   /** Every payment ends within this time; absent when the partner declares none. */
   terminal_window_seconds: optional(count),
-  /** Shell command that restarts the server under test (P66). */
-  restart_command: optional(text),
   /** Maximum cents that one run may request; absent when no cap was declared. */
   spending_cap_in_cents: optional(count),
   /** PEM file of an additional trusted authority. */
@@ -297,8 +295,6 @@ const readCaller = object({
   account_id: text,
   /** Another account of that biller, for C01. */
   other_account_id: optional(text),
-  /** Shell command that restarts the platform under test (C14). */
-  restart_command: optional(text),
   /** Maximum wait for the platform's next call; only if it is declared, a longer silence counts against the platform. */
   patience_seconds: optional(count),
   /** Shell command that makes the platform pay: {biller_id}, {account_id} and {amount_in_cents} are filled in. */

@@ -111,46 +111,26 @@ export class SmallPlatform implements Driver {
 
   readonly at_once = 50;
   readonly #payments: SmallPayment[] = [];
-  /** Counts restarts: what an earlier process had under way stops. */
-  #process = 0;
 
   pay = async (amount_in_cents: number, account_id = ACCOUNT): Promise<Driven> => {
     const id =
       this.#fault === 'numbers_by_account'
         ? `pay-${this.#payments.filter((one) => one.account_id === account_id).length + 1}`
         : this.#newId(account_id, amount_in_cents);
-    this.#count += 1;
     const payment = { id, account_id, amount_in_cents, status: 'processing', payment_id: '' };
     this.#payments.push(payment);
     this.#drive(payment).catch(() => undefined);
     return { platform_payment_id: payment.id, status: async () => payment.status };
   };
 
-  /** Number of the next payment of this process. */
-  #count = 1;
-
   #newId(account_id: string, amount_in_cents: number): string {
     if (this.#fault === 'one_id_for_equal_amounts') return `${account_id}-${amount_in_cents}`;
-    if (this.#fault === 'counts_from_one_after_restart') return `pay-${this.#count}`;
     if (this.#fault === 'ids_in_capitals') return randomUUID().toUpperCase().replaceAll('-', '');
     if (this.#fault === 'long_ids') return `pay.us-east-1_${randomUUID()}`.padEnd(64, '0');
     return randomUUID();
   }
 
-  /** The process ends and starts anew: its table of payments stays. */
-  restart = async (): Promise<void> => {
-    this.#process += 1;
-    this.#count = 1;
-    if (this.#fault === 'forgets_on_restart') return;
-    for (const payment of this.#payments.filter(({ status }) => status === 'processing')) {
-      if (this.#fault === 'new_id_after_restart') payment.id = randomUUID();
-      void this.#drive(payment).catch(() => undefined);
-    }
-  };
-
   async #drive(payment: SmallPayment): Promise<void> {
-    const own = this.#process;
-    const isOver = (): boolean => this.#process !== own;
     const { id, account_id, amount_in_cents } = payment;
     const fault = this.#fault;
     const amount: Readonly<Record<string, unknown>> = {
@@ -167,7 +147,6 @@ export class SmallPlatform implements Driver {
         amount_in_cents: fault !== undefined && fault in amount ? amount[fault] : amount_in_cents,
         ...(fault === 'no_batch' ? {} : { platform_batch_id: 'batch-of-today' }),
         ...(fault === 'new_bytes_on_retry' ? { attempt } : {}),
-        ...(fault === 'new_bytes_after_restart' ? { attempt: own } : {}),
         ...(fault === 'other_id_in_the_body' ? { platform_payment_id: randomUUID() } : {}),
         ...(fault === 'customer_in_the_body'
           ? { first_name: 'Ada', email: 'ada@example.com' }
@@ -183,7 +162,6 @@ export class SmallPlatform implements Driver {
       const sent = { account_id, id: other ? randomUUID() : id };
       const isPosted = attempt > 0 && fault?.startsWith('retries_by_post') === true;
       const reply = await this.#call(isPosted ? 'POST' : 'PUT', sent, bytes(attempt));
-      if (isOver()) return;
       if (reply?.ending !== undefined) {
         payment.status = reply.ending;
         return;
@@ -222,7 +200,6 @@ export class SmallPlatform implements Driver {
         fault === 'polls_by_put'
           ? await this.#call('PUT', payment, bytes(0))
           : await this.#call('GET', payment);
-      if (isOver()) return;
       if (reply?.retry_after_ms !== undefined && fault !== 'ignores_retry_after') {
         await this.#wait(reply.retry_after_ms);
       }

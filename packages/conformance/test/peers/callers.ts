@@ -48,9 +48,7 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   ),
   fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
   warns('C13', 'retries a PUT immediately', 'retries_at_once'),
-  fails('C14', 'forgets its open payments on a restart', 'forgets_on_restart'),
-  fails('C14', 'sends its open payments under a new id after a restart', 'new_id_after_restart'),
-  // What only an unusual answer, a second payment or a restart shows.
+  // What only an unusual answer or a second payment shows.
   fails('C01', 'lowercases account ids', 'folds_account', { also: 'many' }),
   fails(
     'C01',
@@ -64,17 +62,6 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   }),
   fails('C09', 'sends its key with payments only', 'no_key_on_polls', { also: 'many' }),
   warns('C09', 'sends the name of the customer', 'customer_in_the_body', { profile: 'strict' }),
-  fails(
-    'C14',
-    'numbers its payments, from the first again after a restart',
-    'counts_from_one_after_restart',
-    { also: 'many' },
-  ),
-  fails(
-    'C14',
-    'sends its open payments with other bytes after a restart',
-    'new_bytes_after_restart',
-  ),
 ];
 
 /** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68). */

@@ -59,8 +59,8 @@ export interface PartnerSetting {
   readonly how?: 'with-a-maximum' | 'with-an-unusual-id' | 'the-day-after';
 }
 
-/** Made for each run, because some keep state. `restarts`: how often the judge has had it restarted. */
-export type MakeBehaviour = (restarts: () => number) => Behaviour;
+/** Made for each run, because some keep state. */
+export type MakeBehaviour = () => Behaviour;
 
 export type WrongPartner = Wrong<MakeBehaviour> & PartnerSetting;
 
@@ -1033,16 +1033,6 @@ export const WRONG_PARTNERS: readonly WrongPartner[] = [
     // The id in the body is that in the path once it is trimmed too.
     validate: (call, problems) => (call.text.includes(' "}') ? [] : problems),
   })),
-  // Restarts.
-  fails('P66', 'loses its ids on a restart', (restarts) => keyed((id) => `${id}#${restarts()}`)),
-  fails('P66', 'never posts what was open at a restart', (restarts) => {
-    let known = 0;
-    return always((partner) => {
-      if (restarts() === known) return;
-      known = restarts();
-      for (const payment of partner.payments()) payment.ending = { ...payment.ending, ...NEVER };
-    });
-  }),
   warns(
     'P04',
     'grants every scope of the client, whatever was asked for',

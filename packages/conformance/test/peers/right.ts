@@ -372,22 +372,6 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
         earlier % 3 === 0 ? undefined : (wire) => void wire.socket.resetAndDestroy(),
     }),
   },
-  {
-    name: 'that is shut for half a second after a restart',
-    behaviour: (restarts) => {
-      let [known, opens_at] = [0, 0];
-      return {
-        receive(_call, partner) {
-          if (restarts() > known) opens_at = partner.now() + 500;
-          known = restarts();
-          if (partner.now() >= opens_at) return undefined;
-          const after = new Date(partner.now() + 1_000).toUTCString();
-          const headers = { 'Content-Type': 'text/html', 'Retry-After': after };
-          return { status: 503, headers, body: '<h1>503 Service Unavailable</h1>' };
-        },
-      };
-    },
-  },
 ];
 
 /** A right platform, at its token endpoint. */
