@@ -42,8 +42,6 @@ export interface CheckResult extends Required<CaseInfo> {
   /** What the target must declare so that it, or the rest of it, can be judged. */
   readonly wanting?: readonly string[];
   readonly duration_ms: number;
-  /** Number of an exchange that illustrates the check, set also when it passed. */
-  readonly shown?: number;
 }
 
 /** A broken rule of the interface, listed once for all checks that found it; the finding is that of the first. */
@@ -90,7 +88,7 @@ export interface RunReport {
   };
   readonly broken: readonly BrokenClause[];
   readonly results: readonly CheckResult[];
-  /** The exchanges that findings and checks point to. */
+  /** The exchanges that findings point to. */
   readonly exchanges: readonly Exchange[];
   /** Checks in which the judge itself failed; please report these. */
   readonly judge_failed: readonly string[];
@@ -133,8 +131,6 @@ export function reportOf(run: Run, about: About): RunReport {
       found,
       skipped ?? (found.length < all.length ? 'an outage' : undefined),
     );
-    const first = wire.exchanges.find((exchange) => exchange.check === check.id);
-    const shown = cite(found[0]?.exchange ?? first).exchange;
     const reason = skipped ?? wanting.at(-1);
     const today = new Date(run.now()).toISOString().slice(0, 10);
     const excused = options.expected?.find(
@@ -149,7 +145,6 @@ export function reportOf(run: Run, about: About): RunReport {
       ...(reason !== undefined && verdict === 'SKIP' && { skipped: wire.mask(reason) }),
       ...(wanting.length > 0 && { wanting: wanting.map((one) => wire.mask(one)) }),
       duration_ms,
-      ...(shown !== undefined && { shown }),
     };
   };
   const results = run.cases.flatMap(({ id }) => {
