@@ -20,11 +20,9 @@ const RENEW_MS = 5_000;
 const TRUST_MS = 20_000;
 
 // Replicas of earlier versions compare the time with the database's clock.
-const renewStatement = sql(
-  'kit_renew_lease',
-  `UPDATE duebridge_partner.replica SET lease_until = clock_timestamp() + $2::float8 * interval '1 millisecond'
-    WHERE replica_id = $1 RETURNING replica_id`,
-);
+const renewStatement = sql(`
+   UPDATE duebridge_partner.replica SET lease_until = clock_timestamp() + $2::float8 * interval '1 millisecond'
+    WHERE replica_id = $1 RETURNING replica_id`);
 
 const beginStatement = sql(`
    INSERT INTO duebridge_partner.replica (replica_id, lease_until)
@@ -156,9 +154,8 @@ export function openLease(options: Omit<KitContext, 'metrics'>) {
 /** The lease of this process. */
 export type Lease = ReturnType<typeof openLease>;
 
-const claimStatement = sql(
-  'kit_claim_payments',
-  `WITH held AS (
+const claimStatement = sql(`
+   WITH held AS (
      SELECT platform_payment_id, claimed_by, claimed_at FROM duebridge_partner.payment_processing
       WHERE platform_payment_id = ANY($1::text[]) AND (claimed_by = $2 OR ${IS_FREE})
       ORDER BY platform_payment_id FOR UPDATE
@@ -166,8 +163,7 @@ const claimStatement = sql(
    UPDATE duebridge_partner.payment_processing AS begun
       SET claimed_by = $2, claimed_at = coalesce(begun.claimed_at, clock_timestamp())
      FROM held WHERE begun.platform_payment_id = held.platform_payment_id
-   RETURNING begun.platform_payment_id, held.claimed_by IS NULL AS is_known, held.claimed_at IS NULL AS is_first`,
-);
+   RETURNING begun.platform_payment_id, held.claimed_by IS NULL AS is_known, held.claimed_at IS NULL AS is_first`);
 
 /** A claim. */
 export interface Claim {

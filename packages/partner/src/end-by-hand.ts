@@ -20,15 +20,11 @@ export interface ByHand {
   readonly reason?: string | undefined;
 }
 
-const lockAnyStatement = sql(
-  'kit_lock_payment',
-  `SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`,
-);
+const lockAnyStatement = sql(`
+   SELECT ${columns} FROM duebridge_partner.payment WHERE platform_payment_id = $1 FOR NO KEY UPDATE`);
 
-const lockClaimStatement = sql(
-  'kit_lock_claim',
-  `SELECT claimed_by FROM duebridge_partner.payment_processing WHERE platform_payment_id = $1 FOR UPDATE`,
-);
+const lockClaimStatement = sql(`
+   SELECT claimed_by FROM duebridge_partner.payment_processing WHERE platform_payment_id = $1 FOR UPDATE`);
 
 /**
  * Ends a payment that is processing. Waits for a posting in progress in the kit's database. A cancel of a payment that is claimed is

@@ -41,16 +41,14 @@ const former = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[
          AS former(platform_payment_id, payment_id, batch, biller, account, status, cents, at, posted, reason)`;
 
 // In order of id, so that two imports cannot deadlock.
-const importStatement = sql(
-  'kit_import_payments',
-  `WITH made AS (
+const importStatement = sql(`
+   WITH made AS (
      INSERT INTO duebridge_partner.payment (platform_payment_id, payment_id, platform_batch_id, biller_id, account_id, client_id, status,
        amount_in_cents, initiated_at, posted_at, ended_at, failure_reason)
      SELECT platform_payment_id, payment_id, batch, biller, account, 'static-key', status, cents, at, posted,
             greatest(at, coalesce(posted, at)), reason FROM ${former} ORDER BY platform_payment_id
      ON CONFLICT (platform_payment_id) DO NOTHING RETURNING 1
-   ) SELECT count(*) AS imported FROM made`,
-);
+   ) SELECT count(*) AS imported FROM made`);
 
 // Ids that exist here with other contents; times and reasons may be told in other words. A statement of its own, because the import does not
 // see a payment for which it waited.

@@ -270,13 +270,11 @@ export interface Standing {
   readonly unsettled_oldest_seconds: number;
 }
 
-const standingStatement = sql(
-  'kit_standing',
-  `SELECT count(*) AS processing, count(claimed_at) AS unsettled,
+const standingStatement = sql(`
+   SELECT count(*) AS processing, count(claimed_at) AS unsettled,
           greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(initiated_at)), 0))::float8 AS processing_oldest_seconds,
           greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(claimed_at)), 0))::float8 AS unsettled_oldest_seconds
-     FROM duebridge_partner.payment_processing`,
-);
+     FROM duebridge_partner.payment_processing`);
 
 /** What has not ended. */
 export async function findStanding(database: Database): Promise<Standing> {
