@@ -42,7 +42,7 @@ export async function judgePartner(
     await run.preflight(() => partnerPreflight(run));
     if (run.problem === undefined) {
       const judged = cases.map((one) => skippedIf(one, () => one.unfit?.(target)));
-      for (const stage of ['first', 'main', 'last', 'final'] satisfies Stage[]) {
+      for (const stage of ['first', 'alone', 'main', 'last', 'final'] satisfies Stage[]) {
         await judgeAll(run, [inStage(judged, stage)], contextOf);
         if (stage !== 'first' || !cases.some(({ id }) => id === BALANCE_CHECK)) continue;
         if (run.problem !== undefined) continue;

@@ -81,7 +81,8 @@ describe('what the judge cannot see is not green', { concurrency: 8 }, () => {
         behaviour: () => ({
           receive(call, partner) {
             calls += 1;
-            return calls > 60 && calls < 150 ? answer?.(call, partner) : undefined;
+            // After the burst of P27, which alone sends more than a hundred.
+            return calls > 300 && calls < 390 ? answer?.(call, partner) : undefined;
           },
         }),
       });

@@ -1,4 +1,4 @@
-/** Checks of the requests that a platform sends to a partner (C01, C09), and of how often and how long it calls (C03, C13): to the end of each payment, and not beyond. */
+/** Checks of the requests that a platform sends to a partner (C01, C09), and of how long it calls (C03): to the end of each payment, and not beyond. */
 import {
   type CallerContext,
   type CallerPayment,
@@ -10,9 +10,7 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { parsed, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
-import { before, refuse, WRITES } from '../scripted/faults.ts';
 import { type Behaviour, type Call, onRecords } from '../scripted/partner.ts';
-import { judgeScenario } from './scenarios.ts';
 import {
   bodyOf,
   decoded,
@@ -382,25 +380,4 @@ function endsAs(status: (typeof ENDS)[number]): Behaviour {
   );
 }
 
-/** PUTs in a row that fail: more than a platform with a retry limit allows, and more than a partner has to handle in a second. */
-const MANY_TRIES = 6;
-
-const c13: CallerCase = {
-  id: 'C13',
-  title: 'The platform neither floods a failing partner nor gives up on it',
-  clauses: ['RU4', 'RU5', 'ST3', 'S4'],
-  likely_cause: 'Retries come at once and without a limit, or end after a number of attempts.',
-  run(t) {
-    const { id: name, title, clauses, likely_cause: caller } = c13;
-    const broken = before(WRITES, refuse(500, 'INTERNAL_ERROR'));
-    const rule = { name, title, clauses, caller, times: MANY_TRIES, ends: true } as const;
-    const most_puts_a_second = MANY_TRIES - 1;
-    return judgeScenario(
-      t,
-      { ...rule, ...broken, variants: 1, on: 'PUT', most_puts_a_second },
-      13_020,
-    );
-  },
-};
-
-export const CALLER = [c01, c03, c09, c13];
+export const CALLER = [c01, c03, c09];

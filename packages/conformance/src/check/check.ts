@@ -10,9 +10,9 @@ import type { PartnerTarget } from './target.ts';
 import type { TokenContext } from './token-context.ts';
 
 /**
- * When a check runs. `first`: before any payment, and before the checks that depend on it. `main`: in parallel with all others.
- * Of a partner, `last`: after the run has waited for every payment. `final`: when nothing is in progress any more. Of a caller, `alone`: its fault affects every call. `last`: like alone, but the platform may pause the partner
- * afterwards.
+ * When a check runs. `first`: before any payment, and before the checks that depend on it. `alone`: without others, because its requests or
+ * its fault would affect them. `main`: in parallel with all others. Of a partner, `last`: after the run has waited for every payment;
+ * `final`: when nothing is in progress any more. Of a caller, `last`: like alone, but the platform may pause the partner afterwards.
  */
 export type Stage = 'first' | 'main' | 'alone' | 'last' | 'final';
 

@@ -200,14 +200,6 @@ export class Context<R extends Run = Run> implements Found {
     }
   }
 
-  /**
-   * Sends many requests in parallel while no other check sends. A server that processes them one by one may take long for the
-   * last, and no other check should have to wait behind them.
-   */
-  burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
-    return this.run.throttle.alone(() => Promise.all(sends.map((send) => send())));
-  }
-
   /** Starts this many requests, one every `gap_ms`, without waiting for the previous answer. */
   async paced(
     count: number,

@@ -86,25 +86,23 @@ export class PartnerRun extends Run<PartnerTarget> {
   asked_in_cents = 0;
   #access: Promise<string | undefined> | undefined;
 
+  /** True when payments end later than this run waits; --recheck looks for their ends. */
+  readonly endsLater: boolean;
+  /** How long a run waits for the end of a payment. */
+  readonly window_ms: number;
+
   constructor(target: PartnerTarget, cases: readonly CaseInfo[], options: RunOptions) {
-    const { terminal_window_seconds: seconds = USUAL_WINDOW_SECONDS, authentication } = target;
+    const { terminal_window_seconds: declared, authentication } = target;
     const { longest_wait_ms } = { ...USUAL_PACE, ...options.pace };
+    const window_ms = (declared ?? USUAL_WINDOW_SECONDS) * 1_000;
+    const shortened_ms = Math.min(window_ms, longest_wait_ms);
     super(target, cases, options, {
-      payments_ms: WINDOWS_IN_A_ROW * Math.min(seconds * 1_000, longest_wait_ms),
+      payments_ms: WINDOWS_IN_A_ROW * shortened_ms,
       secrets: secretsOf(authentication),
     });
     this.history = options.history ?? memoryHistory();
-  }
-
-  /** True when payments end later than this run waits; --recheck looks for their ends. */
-  get endsLater(): boolean {
-    return (this.target.terminal_window_seconds ?? 0) * 1_000 > this.pace.longest_wait_ms;
-  }
-
-  /** How long a run waits for the end of a payment. */
-  get window_ms(): number {
-    const { terminal_window_seconds: seconds = USUAL_WINDOW_SECONDS } = this.target;
-    return this.endsLater ? 0 : Math.min(seconds * 1_000, this.pace.longest_wait_ms);
+    this.endsLater = declared !== undefined && window_ms > longest_wait_ms;
+    this.window_ms = this.endsLater ? 0 : shortened_ms;
   }
 
   /** The payment of an intent. Counts a new one against the cap; throws Skipped when it would exceed the cap. */
@@ -253,12 +251,6 @@ type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_
 
 /** The context of one check of a partner. */
 export class PartnerContext extends Context<PartnerRun> {
-  /** As in Context. The access token is fetched before, by an ordinary request. */
-  override async burst(sends: readonly (() => Promise<Reply>)[]): Promise<readonly Reply[]> {
-    await this.run.credential(this.check);
-    return super.burst(sends);
-  }
-
   /** Calls an operation. Renews an access token that has expired. */
   async call(
     operation: PartnerOperation,

@@ -5,31 +5,13 @@ const MAX_REFUSALS_IN_A_ROW = 120;
 
 /** Allows this many concurrent jobs; a refusal to answer now delays all of them. */
 export class Throttle {
-  readonly #most: number;
-  #under_way = 0;
+  #free: number;
   #refusals = 0;
   #until = 0;
-  #alone: Promise<void> | undefined;
   readonly #waiting: (() => void)[] = [];
-  readonly #idle: (() => void)[] = [];
 
   constructor(most: number) {
-    this.#most = most;
-  }
-
-  /** Runs something exclusively: after everything in progress has finished, and before anything else starts. */
-  async alone<T>(run: () => Promise<T>): Promise<T> {
-    while (this.#alone !== undefined) await this.#alone;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#alone = promise;
-    try {
-      while (this.#under_way > 0) await new Promise<void>((idle) => this.#idle.push(idle));
-      return await run();
-    } finally {
-      this.#alone = undefined;
-      resolve();
-      for (const next of this.#waiting.splice(0)) next();
-    }
+    this.#free = most;
   }
 
   /** True once the server has refused to answer now for so long that a retry is pointless. */
@@ -42,17 +24,14 @@ export class Throttle {
     run: () => Promise<T>,
     time: { now(): number; sleep(ms: number): Promise<void> },
   ): Promise<T> {
-    while (this.#alone !== undefined || this.#under_way >= this.#most) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
-    this.#under_way += 1;
+    while (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#free -= 1;
     try {
       while (this.#until > time.now()) await time.sleep(this.#until - time.now());
       return await run();
     } finally {
-      this.#under_way -= 1;
+      this.#free += 1;
       this.#waiting.shift()?.();
-      if (this.#under_way === 0) for (const next of this.#idle.splice(0)) next();
     }
   }
 

@@ -1,5 +1,6 @@
 /**
- * The faults F01 to F68 that a partner can show by itself: how partners, their token endpoints and the network between fail in production.
+ * The faults F01 to F68 that a partner can show by itself: how partners, their token endpoints and the network between fail in production. And
+ * one that lasts (C13).
  *
  * A payment meets its scenario's fault a few times, and the partner is correct from then on: a correct caller then brings the payment
  * to its end. `caller` says what a correct caller does meanwhile.
@@ -559,6 +560,16 @@ const PAYMENT_ROWS: Readonly<Record<string, Row>> = {
       sends(() => Buffer.from('0000000400000000000000080700000000000000000000000000', 'hex')),
     ),
     on: 'PUT',
+  },
+  'C13-fails-for-long': {
+    title: 'The platform neither floods a failing partner nor gives up on it',
+    caller: 'Retries with backoff, and without a limit.',
+    ...before(WRITES, refuse(500, 'INTERNAL_ERROR')),
+    // More than a platform with a limit of retries allows, and than a partner has to handle in a second.
+    times: 6,
+    most_puts_a_second: 5,
+    ends: true,
+    clauses: ['RU4', 'RU5', 'ST3', 'S4'],
   },
 };
 

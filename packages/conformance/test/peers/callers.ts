@@ -18,9 +18,7 @@ const { fails, warns } = wrongPeers<string, CallerSetting>();
 export const WRONG_CALLERS: readonly WrongCaller[] = [
   fails('C09', 'sends payments without a batch id', 'no_batch', { also: ['C03'] }),
   fails('C01', 'numbers its payments within each account', 'numbers_by_account'),
-  fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end', {
-    also: ['C13'],
-  }),
+  fails('C03', 'never shows its customer that the payment has ended', 'forgets_the_end'),
   fails('C03', 'does not treat canceled as terminal', 'knows_two_words'),
   fails('C03', 'keeps polling after the end, at a slow pace', 'polls_slowly_on'),
   fails('C03', 'keeps polling after the end', 'polls_on'),
@@ -46,8 +44,6 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
     'two_cents_short_above_100_dollars',
     { also: 'many' },
   ),
-  fails('C13', 'gives up after three PUTs', 'gives_up_after_three'),
-  warns('C13', 'retries a PUT immediately', 'retries_at_once'),
   // What only an unusual answer or a second payment shows.
   fails('C01', 'lowercases account ids', 'folds_account', { also: 'many' }),
   fails(
@@ -64,7 +60,7 @@ export const WRONG_CALLERS: readonly WrongCaller[] = [
   warns('C09', 'sends the name of the customer', 'customer_in_the_body', { profile: 'strict' }),
 ];
 
-/** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68). */
+/** Wrong callers, with the scenarios that they handle wrongly (checks F01 to F68, C13). */
 export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', string])[] = [
   [
     'error_is_failure',
@@ -72,6 +68,8 @@ export const WRONG_IN_SCENARIOS: readonly (readonly [string, 'key' | 'oauth', st
     'F01 F02 F03 F04 F07 F08 F10 F11 F12 F13 F14 F16 F17 F19 F22 F24 F40 F44',
   ],
   ['gives_up', 'key', 'F01 F02 F04 F07'],
+  ['gives_up_after_three', 'key', 'C13'],
+  ['retries_at_once', 'key', 'C13'],
   ['new_id_on_retry', 'key', 'F01 F02 F07'],
   ['new_bytes_on_retry', 'key', 'F02 F08'],
   ['ignores_retry_after', 'key', 'F09'],
