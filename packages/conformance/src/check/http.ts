@@ -11,11 +11,11 @@ import { JsonProblem, OtherNumber, parseJson, type Json } from '@duebridge/contr
 import { deadline, type Clock } from '../clock.ts';
 import { TargetProblem, type Secret } from './target.ts';
 
-/** Maximum wait for one whole answer: five times what a slow server takes, to distinguish slow from dead. */
+/**
+ * Maximum wait for one whole answer, its connection included: five times what a slow server takes, to distinguish slow from dead. A hundred
+ * TLS connections that are opened at once take more than three seconds on a busy machine, which may be the judge's own.
+ */
 export const REQUEST_TIMEOUT_MS = 15_000;
-
-/** Maximum wait for a connection. */
-const CONNECT_TIMEOUT_MS = 3_000;
 
 /** Maximum bytes read of one answer (decision 16). */
 const MAX_ANSWER_BYTES = 262_144;
@@ -324,7 +324,7 @@ export class Wire {
  * CONNECT, so that what is judged is the server; a server on this machine is always reached directly.
  */
 function openAgent(ca: string | undefined): Dispatcher {
-  const connect = { timeout: CONNECT_TIMEOUT_MS, ...(ca !== undefined && { ca }) };
+  const connect = { timeout: REQUEST_TIMEOUT_MS, ...(ca !== undefined && { ca }) };
   const exempt = process.env['no_proxy'] || process.env['NO_PROXY'] || '';
   try {
     return new EnvHttpProxyAgent({
@@ -335,7 +335,7 @@ function openAgent(ca: string | undefined): Dispatcher {
       bodyTimeout: 0,
       connect,
       requestTls: connect,
-      proxyTls: { timeout: CONNECT_TIMEOUT_MS },
+      proxyTls: { timeout: REQUEST_TIMEOUT_MS },
       httpProxy: '',
       noProxy: `localhost,127.0.0.1,::1,${exempt}`,
     });
