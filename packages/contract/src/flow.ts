@@ -66,6 +66,25 @@ export const FlowFundingMethod = Type.Object({
 });
 export type FlowFundingMethod = Static<typeof FlowFundingMethod>;
 
+const { frame: _ofThePlatform, ...offered } = FlowFundingMethod.properties;
+/** The same as the adapter of a processor offers it. A module in JavaScript meets no compiler: the platform checks it by this. */
+export const OfferedMethod = Type.Object({
+  ...offered,
+  funding_method: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+  label: t.text('For the customer.'),
+  ...t.optional({
+    authorization_text: Type.Object({ en: t.string() }, { additionalProperties: t.string() }),
+    collection: t.oneOf(
+      ['reserved', 'afterwards', 'elsewhere'],
+      'When it takes the money; default `reserved`.',
+    ),
+    asks: t.flag(
+      'The customer enters details in the page of the adapter, whose result is the instrument.',
+    ),
+  }),
+});
+export type OfferedMethod = Static<typeof OfferedMethod>;
+
 /** Body of the request for saved methods. */
 export const FlowSavedMethodsRequest = Type.Object(
   { funding_method: Type.String({ minLength: 1, maxLength: 64 }) },

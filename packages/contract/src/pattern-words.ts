@@ -13,6 +13,7 @@ export const PATTERN_WORDS: Readonly<Record<string, string>> = {
   '^[a-z0-9][a-z0-9-]{0,62}$':
     'must be 1 to 63 lower-case letters, digits or hyphens, and not begin with a hyphen',
   '^[A-Za-z0-9_.-]{1,64}$': 'must be 1 to 64 letters, digits, or any of _ . -',
+  '^[A-Za-z0-9_-]{1,64}$': 'must be 1 to 64 letters, digits, _ or -',
   '^([01][0-9]|2[0-3]):[0-5][0-9]$': 'must be a time of day from 00:00 to 23:59',
   '^[1-9][0-9]{0,10}$': 'must be a whole number of cents, such as 1250',
   '^[a-z_]{1,64}$': 'must be 1 to 64 lower-case letters or underscores',

@@ -6,6 +6,8 @@
  *        most once and never both captured and voided (PL7): what must be given back after a capture is refunded (decision 110). Card
  *        and bank numbers never come here.
  */
+import type { OfferedMethod } from '@duebridge/contract';
+
 /**
  * When a method takes the customer's money:
  * `reserved`    authorized before the first PUT, and captured after the payment succeeded;
@@ -13,27 +15,7 @@
  * `elsewhere`   by the platform's own means, such as a ledger of its own: the port is never asked, and the end settles the payment.
  * Where nothing is reserved, a payment whose PUT can leave at once begins as `dispatching`.
  */
-export type Collection = 'reserved' | 'afterwards' | 'elsewhere';
-
-/** A way to pay that the flow may offer. */
-export interface FundingMethod {
-  readonly funding_method: string;
-  /** For the customer. */
-  readonly label: string;
-  /** True: no money moves. */
-  readonly sandbox: boolean;
-  /** Limits of this method, in cents, within those of the account. */
-  readonly min_amount_in_cents?: number;
-  readonly max_amount_in_cents?: number;
-  /** What the customer agrees to by paying, by language tag, `en` at least; `{biller}` and `{amount}` are filled in by the page. */
-  readonly authorization_text?: Readonly<Record<string, string>>;
-  /** The page that asks for the details, from the platform's root; a confirm then carries the instrument that it returns. */
-  readonly frame?: string;
-  /** What is entered there may be saved at the processor, for this person and this account. */
-  readonly saves?: boolean;
-  /** That page has the button that pays, and shows it only where the device can. */
-  readonly express?: boolean;
-}
+export type Collection = NonNullable<OfferedMethod['collection']>;
 
 /** Which funds: always those of one payment. */
 export interface FundingOrder {
@@ -83,10 +65,3 @@ export type SettledFunds =
 export interface FundingCallOptions {
   readonly signal: AbortSignal;
 }
-
-/** What the customer has to do before the funds are authorized. */
-export type FundingAction =
-  /** Go to this page of the processor or the bank, in a window of its own, and come back. */
-  | { readonly kind: 'redirect'; readonly url: string }
-  /** Something that the frame of the method does; `data` is the adapter's own. */
-  | { readonly kind: 'step_up'; readonly data: string };

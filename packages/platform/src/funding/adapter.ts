@@ -6,21 +6,11 @@
  *        uses `platform_payment_id` as its idempotency key. A call that throws is repeated later: throw for everything that is not
  *        known for certain. Card and bank numbers never pass through here: `instrument` is the processor's own name for them.
  */
-import type {
-  Collection,
-  FundingAction,
-  FundingCallOptions,
-  FundingMethod,
-  FundingOrder,
-} from '../funding.ts';
+import type { FlowAction, OfferedMethod } from '@duebridge/contract';
+import type { FundingCallOptions, FundingOrder } from '../funding.ts';
 
-/** A method as its adapter offers it. */
-export interface AdapterMethod extends Omit<FundingMethod, 'frame'> {
-  /** When it takes the money; default `reserved`. */
-  readonly collection?: Collection;
-  /** The customer enters details in the adapter's page (`page`), whose result is the instrument. */
-  readonly asks?: boolean;
-}
+/** A method as its adapter offers it; the contract's schema says what its fields are. */
+export type AdapterMethod = Readonly<OfferedMethod>;
 
 /** An order with the data that the processor needs to begin. */
 export interface FundsOrder extends FundingOrder {
@@ -45,7 +35,7 @@ export type ProcessorAuthorization =
    * Final: nothing is held, and nothing can be held under this reference any more. `reason`, for the customer, in one sentence.
    */
   | { readonly kind: 'declined'; readonly reason: string }
-  | { readonly kind: 'requires_action'; readonly action: FundingAction }
+  | { readonly kind: 'requires_action'; readonly action: FlowAction }
   /** Undecided: the processor is asked again. */
   | { readonly kind: 'pending' };
 

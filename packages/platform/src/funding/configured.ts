@@ -7,6 +7,7 @@
  */
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { compileCheck, OfferedMethod } from '@duebridge/contract';
 import { ConfigurationError, messageOf } from '@duebridge/runtime';
 import type { AdapterMethod, CollectedElsewhere, FundingAdapter } from './adapter.ts';
 import type { StripeSettings } from './stripe.ts';
@@ -101,7 +102,6 @@ async function load(name: string): Promise<FundingAdapter> {
   );
 }
 
-const COLLECTIONS: readonly unknown[] = [undefined, 'reserved', 'afterwards', 'elsewhere'];
 const ACTS = ['authorize', 'capture', 'void', 'refund'] as const;
 
 /** The adapter, with acts that are never asked for where all its methods are collected elsewhere; undefined for what is none. */
@@ -127,30 +127,19 @@ function adapterOf(given: unknown): FundingAdapter | undefined {
   };
 }
 
+const methodCheck = compileCheck(OfferedMethod);
+
 /**
  * What is wrong with a method, as the end of a sentence. A module in JavaScript meets no compiler: without `sandbox` its method would be
  * offered in neither mode, silently, and without a label the customer would see an empty choice.
  */
 function problemOf(method: AdapterMethod, adapter: FundingAdapter): string | undefined {
-  const { funding_method, label, sandbox, authorization_text } = method;
-  const [least, most] = [method.min_amount_in_cents, method.max_amount_in_cents];
-  if (typeof funding_method !== 'string' || !/^[A-Za-z0-9_-]{1,64}$/.test(funding_method))
-    return 'needs a funding_method of 1 to 64 letters, digits, _ and -';
-  if (typeof label !== 'string' || label.trim() === '')
-    return 'needs a label, which the customer sees';
-  if (typeof sandbox !== 'boolean')
-    return 'needs sandbox: true if it moves no money, false if it does';
-  if (!COLLECTIONS.includes(method.collection))
-    return 'has an unknown collection: reserved, afterwards or elsewhere';
-  for (const limit of [least, most]) {
-    if (limit !== undefined && (!Number.isSafeInteger(limit) || limit < 1))
-      return 'has a limit that is no amount: min_amount_in_cents and max_amount_in_cents are whole cents, 1 or more';
-  }
-  if (least !== undefined && most !== undefined && least > most)
+  const [wrong] = methodCheck.problems(method, '');
+  if (wrong !== undefined) return `is not right: ${wrong.path.slice(1)} ${wrong.problem}`;
+  const { min_amount_in_cents: least = 0, max_amount_in_cents: most = Infinity } = method;
+  if (least > most)
     return `is offered for no amount: min_amount_in_cents ${least} is above max_amount_in_cents ${most}`;
-  if (method.asks === true && adapter.page === undefined)
-    return 'asks for details, and the adapter has no page';
-  if (authorization_text !== undefined && typeof authorization_text['en'] !== 'string')
-    return 'needs an authorization_text in en, which is shown where a language is missing';
-  return undefined;
+  return method.asks === true && adapter.page === undefined
+    ? 'asks for details, and the adapter has no page'
+    : undefined;
 }

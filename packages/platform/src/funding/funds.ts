@@ -8,7 +8,12 @@
  *         Funds taken for a payment that failed or was canceled are refunded (decision 110).
  * next:   the processor, by adapter.ts.
  */
-import { Refusal, type FlowSavedMethods } from '@duebridge/contract';
+import {
+  Refusal,
+  type FlowAction,
+  type FlowFundingMethod,
+  type FlowSavedMethods,
+} from '@duebridge/contract';
 import {
   groupCommit,
   sql,
@@ -25,7 +30,6 @@ import {
   type Collection,
   type FundingAction,
   type FundingCallOptions,
-  type FundingMethod,
   type FundingOrder,
   type Hold,
   type SettledFunds,
@@ -215,7 +219,7 @@ export class Funds {
   }
 
   /** The methods on offer to a partner's customers: in test mode those of a sandbox, live all others (decision 160). */
-  methods({ partner_id, mode }: Pick<Partner, 'partner_id' | 'mode'>): readonly FundingMethod[] {
+  methods({ partner_id, mode }: Pick<Partner, 'partner_id' | 'mode'>): FlowFundingMethod[] {
     return this.adapters
       .flatMap((adapter) => adapter.methods())
       .filter(({ sandbox }) => sandbox === (mode === 'test'))
@@ -259,10 +263,10 @@ export class Funds {
   }
 
   /** What the customer has to do now, if anything. */
-  async actionOf({ platform_payment_id: id }: FundingOrder): Promise<FundingAction | undefined> {
+  async actionOf({ platform_payment_id: id }: FundingOrder): Promise<FlowAction | undefined> {
     const [row] = await this.#on.database.query<FundsRow>(findStatement, [[id]]);
     if (row?.action === null || row === undefined) return undefined;
-    return JSON.parse(this.#on.sealer.open(row.action, placeOf(id))) as FundingAction;
+    return JSON.parse(this.#on.sealer.open(row.action, placeOf(id))) as FlowAction;
   }
 
   /**

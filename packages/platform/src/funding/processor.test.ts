@@ -254,19 +254,22 @@ test('the guide’s settings are accepted, and wrong ones are reported in one se
     ...(
       [
         // As a module in JavaScript may leave it: it would never be offered.
-        [{ sandbox: undefined }, /method "scripted" of the funding adapter scripted needs sandbox/],
-        [{ label: undefined }, /needs a label/],
-        [{ label: ' ' }, /needs a label/],
-        [{ funding_method: undefined }, /method undefined of .* needs a funding_method/],
-        [{ funding_method: 'a/b' }, /method "a\/b" of .* needs a funding_method/],
-        [{ min_amount_in_cents: 1.5 }, /a limit that is no amount/],
-        [{ max_amount_in_cents: 0 }, /a limit that is no amount/],
+        [
+          { sandbox: undefined },
+          /method "scripted" of the funding adapter scripted .* sandbox must/,
+        ],
+        [{ label: undefined }, /label must be string/],
+        [{ label: ' ' }, /label must not be blank/],
+        [{ funding_method: undefined }, /method undefined of .* funding_method must/],
+        [{ funding_method: 'a/b' }, /method "a\/b" of .* funding_method must be 1 to 64/],
+        [{ min_amount_in_cents: 1.5 }, /min_amount_in_cents must be a whole number/],
+        [{ max_amount_in_cents: 0 }, /max_amount_in_cents must/],
         [
           { min_amount_in_cents: 200, max_amount_in_cents: 100 },
           /200 is above max_amount_in_cents 100/,
         ],
         [{ asks: true }, /asks for details, and the adapter has no page/],
-        [{ authorization_text: { fr: 'J’autorise' } }, /authorization_text in en/],
+        [{ authorization_text: { fr: 'J’autorise' } }, /authorization_text.en is required/],
       ] as const
     ).map(([change, says]) => [{ fundingAdapters: [offering(change)] }, says] as const),
   ] as const) {
