@@ -92,7 +92,6 @@ export async function ground(...rigged: Parameters<typeof engineRig>) {
   const partner = await rig.registry.get('acme');
   assert(partner);
   const paths: Partial<Record<PaymentStage, readonly Omit<Advance, 'platform_payment_id'>[]>> = {
-    authorized: [{ from: 'created', to: 'authorized' }],
     dispatching: [{ from: 'created', to: 'dispatching' }],
     accepted: [
       { from: 'created', to: 'dispatching' },
@@ -183,7 +182,7 @@ export async function ground(...rigged: Parameters<typeof engineRig>) {
 /** One of each stage, and one of another worker: whatever is done to another payment, these stay as they are. */
 export async function bystanders({ database, standing }: Ground): Promise<() => Promise<void>> {
   const ids = [await standing('dispatching', FOREIGN), await standing('created', FOREIGN)];
-  for (const stage of ['created', 'authorized', 'dispatching', 'accepted', 'review'] as const) {
+  for (const stage of ['created', 'dispatching', 'accepted', 'review'] as const) {
     ids.push(await standing(stage));
   }
   const look = async (): Promise<object[]> =>

@@ -25,7 +25,7 @@ import { poll, submit } from './calls.ts';
 import { FundingCalls } from './funding-calls.ts';
 import type { CallGround, WorkerGround } from './options.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
-import { decide, isUnsent, leaving, type PaymentEvent } from './payment-steps.ts';
+import { decide, isUnsent, type PaymentEvent } from './payment-steps.ts';
 import { learn } from './poll-schedule.ts';
 import { PaymentRecords } from './records.ts';
 import { alarmOf, within, type Alarm } from './timing.ts';
@@ -302,14 +302,7 @@ export class Dispatcher {
   // Steps ---------------------------------------------------------------------------------------------------------------
 
   async #fundingStep(payment: ActivePayment): Promise<Next> {
-    const { registry, clock } = this.#on;
-    const event = await this.#funding.ask(payment);
-    if (event.kind !== 'authorized') return this.#apply(payment, undefined, event, false);
-    const { partner: calls } = payment.group;
-    const partner = await registry.get(calls.partner_id);
-    // Treat a paused partner like one that is failing: payments that wait for it can still be withdrawn (decision 18).
-    const partnerIsOpen = partner?.paused === false && calls.queue.isOpen(clock.monotonic());
-    return this.#apply(payment, partner, event, partnerIsOpen);
+    return this.#apply(payment, undefined, await this.#funding.ask(payment));
   }
 
   /** One call for one payment. Its place is free as soon as the answer arrives, before it is recorded. */
@@ -326,7 +319,9 @@ export class Dispatcher {
       // The funds that were reserved when it was queued may have expired while it waited: the port is asked again.
       if (payment.hold && !lasts(payment.hold, steady.now())) payment.hold = undefined;
       if (stepOf(payment) !== 'submit') return 0;
-      if (!(await this.#write(payment, leaving(payment)))) return 'forget';
+      const { hold } = payment;
+      const leaves = { kind: 'advance', to: 'dispatching', hold } as const;
+      if (!(await this.#write(payment, leaves))) return 'forget';
       payment.hold = undefined;
     }
     // The lease may have expired while we waited for the database.
@@ -334,7 +329,7 @@ export class Dispatcher {
     const call = stepOf(payment) === 'submit' ? submit : poll;
     const event = await call(this.#on, payment, partner);
     free();
-    return this.#apply(payment, partner, event, true);
+    return this.#apply(payment, partner, event);
   }
 
   /** Carries out what an event leads to. */
@@ -342,7 +337,6 @@ export class Dispatcher {
     payment: ActivePayment,
     partner: Partner | undefined,
     event: PaymentEvent,
-    partnerIsOpen: boolean,
   ): Promise<Next> {
     const { clock, client, times } = this.#on;
     const { partner: known, biller_id, collection } = payment.group;
@@ -353,7 +347,6 @@ export class Dispatcher {
       times,
       collection,
       refusals: partner?.refusals ?? [],
-      partnerIsOpen,
       settlements: known.settlements,
       canWait: known.canWait(partner, now),
       // Whole milliseconds, like the times it is compared with.

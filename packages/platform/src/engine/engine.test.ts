@@ -174,7 +174,7 @@ test('nothing is sent to a paused partner; its payments can be withdrawn until i
   await engine.start();
   await rig.registry.change('acme', { paused: true }, 'operator');
   const first = await rig.pay(engine, 'acme');
-  await rig.until(first.platform_payment_id, (row) => row.stage === 'authorized');
+  await until('its funds are reserved', () => rig.asked.has(first.platform_payment_id));
   const second = await rig.pay(engine, 'acme', { slot: ARRIVALS });
   const withdrawn = await withdrawPayment(
     rig.database,

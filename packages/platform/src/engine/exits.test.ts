@@ -101,14 +101,12 @@ function reached(): Set<PaymentStage> {
     if (stages.has(stage)) continue;
     stages.add(stage);
     if (stage === 'review' || stage === 'ended') continue;
-    const isUnsent = stage === 'created' || stage === 'authorized';
+    const isUnsent = stage === 'created';
     if (isUnsent) queue.push(['dispatching', { ...memory, stage: 'dispatching' }]);
     for (const event of isUnsent ? funds : stage === 'dispatching' ? puts : gets) {
-      for (const partnerIsOpen of [true, false]) {
-        const { write, memory: more } = decide(memory, event, { ...around, partnerIsOpen });
-        const to = write?.kind === 'advance' ? write.to : write?.kind === 'end' ? 'ended' : stage;
-        queue.push([to, { ...memory, ...more, stage: to }]);
-      }
+      const { write, memory: more } = decide(memory, event, around);
+      const to = write?.kind === 'advance' ? write.to : write?.kind === 'end' ? 'ended' : stage;
+      queue.push([to, { ...memory, ...more, stage: to }]);
     }
   }
   return stages;
@@ -119,7 +117,7 @@ async function inState(rig: Ground, state: string): Promise<string> {
   const stages: Record<string, PaymentStage> = {
     paused: 'dispatching',
     ended: 'accepted',
-    maybe_sent: 'authorized',
+    maybe_sent: 'created',
   };
   const isOfFunds = state === 'releasing';
   if (state === 'uncollected') {
@@ -204,7 +202,8 @@ async function act(rig: Ground, name: string, state: string, id: string): Promis
 test('every state that a payment can reach is in the table of exits [LV6]', async () => {
   const rows = await table();
   const stages = reached();
-  assert.deepEqual(stages, new Set(PAYMENT_STAGES));
+  // Earlier versions wrote `authorized`, from which the same leads on as from `created`.
+  assert.deepEqual(stages, new Set(PAYMENT_STAGES.filter((stage) => stage !== 'authorized')));
   for (const stage of stages) assert.ok(rows.has(stage), `${stage} is not in docs/reliability.md`);
   for (const [state, acts] of rows) assert.ok(acts.length > 0, `${state} has no exit`);
 });
@@ -251,7 +250,7 @@ test('a payment is closed by word only when no call for it can be under way [PL5
   const rig = await ground(t);
   const closes = (id: string) =>
     closePayment(rig, id, NO_ONE, { outcome: 'failed', evidence: 'ticket 7' });
-  for (const stage of ['created', 'authorized', 'dispatching', 'accepted'] as const) {
+  for (const stage of ['created', 'dispatching', 'accepted'] as const) {
     const id = await rig.standing(stage);
     await assert.rejects(closes(id), { code: 'CONFLICT' }, stage);
     await pausePayment(rig.database, id, 'a test', 'ada');

@@ -7,7 +7,6 @@ import { activePayment } from './active-payment.ts';
 import type { Ending } from '../store/steps.ts';
 import {
   decide,
-  leaving,
   nextStep,
   WAITING_AGE_MS,
   type AnswerFacts,
@@ -47,7 +46,6 @@ const AROUND: Surroundings = {
   times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000, callsEndMs: 30_000 },
   collection: 'reserved',
   refusals: ['CLOSED'],
-  partnerIsOpen: true,
   settlements: newSettlementTimes(),
   canWait: false,
   workedAt: Number.NEGATIVE_INFINITY,
@@ -120,21 +118,8 @@ test('funds come first: authorized, declined, waited for, failed, settled', () =
     memory: { tries: 0, hold: {} },
     next: 0,
   });
-  // `dispatching` is written when the PUT leaves, and the hold with it, unless it was written before.
   const hold = { expires_at: 5 };
-  const leaves = { kind: 'advance', to: 'dispatching' } as const;
-  assert.deepEqual(leaving({ ...CREATED, hold }), { ...leaves, hold });
-  assert.deepEqual(leaving({ ...CREATED, stage: 'authorized', hold }), leaves);
-  // While nothing can be sent, the payment can still be withdrawn; what is written already is not written again.
-  const closed = { ...AROUND, partnerIsOpen: false };
-  const held = { kind: 'authorized', ...hold } as const;
-  assert.deepEqual(decide(CREATED, held, closed).write, {
-    kind: 'advance',
-    to: 'authorized',
-    hold,
-  });
-  const waiting: PaymentMemory = { ...CREATED, stage: 'authorized' };
-  assert.equal(decide(waiting, { kind: 'authorized' }, closed).write, undefined);
+  assert.deepEqual(decided(CREATED, { kind: 'authorized', ...hold }).memory.hold, hold);
   assert.deepEqual(decided(CREATED, { kind: 'declined', reason: `\u0000${'x'.repeat(600)}` }), {
     memory: { tries: 0 },
     write: {

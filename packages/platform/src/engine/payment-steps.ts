@@ -7,7 +7,7 @@
  * holds:  no clock, no network, no database, so that a simulator runs the same rules as production.
  *
  * The life of a payment, by `stage`. `created`: the intent is durable; the next step authorizes the funds, if the
- * method reserves any. `authorized`: the funds are reserved and the partner cannot be called yet. `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
+ * method reserves any (earlier versions wrote `authorized` after it). `dispatching`: a PUT may have left; the next step is the PUT. `accepted`: the
  * partner has it; the next step is a poll, or the same PUT again when the partner no longer finds it. `ended`: the status is
  * terminal; the next step captures or releases the funds, and then the payment is forgotten. `review`: an operator has to look.
  *
@@ -143,8 +143,6 @@ export interface Surroundings {
   readonly collection: Collection;
   /** Codes of this partner that refuse a payment for good (decision 21). */
   readonly refusals: readonly string[];
-  /** The partner could be called at once: neither paused nor held back. */
-  readonly partnerIsOpen: boolean;
   /** How long this partner takes to end its payments. */
   readonly settlements: SettlementTimes;
   /** The next read may ask the partner to wait. */
@@ -209,8 +207,11 @@ const ANSWERED = { tries: 0, failedAt: undefined, ownFaults: 0, crossed: 0 } as 
 /** Decides what an event leads to. Pure. */
 export function decide(payment: Payment, event: PaymentEvent, around: Surroundings): Decision {
   switch (event.kind) {
-    case 'authorized':
-      return authorized(payment, event, around);
+    case 'authorized': {
+      // The hold is written with `dispatching`, when the PUT leaves.
+      const hold: Hold = event.expires_at === undefined ? {} : { expires_at: event.expires_at };
+      return { memory: { tries: 0, hold }, next: 0 };
+    }
     case 'declined':
       return declined(payment, event, around);
     case 'waits':
@@ -276,19 +277,6 @@ function lookedFor(
       return { signal: WORKS, memory: {}, write, next: 'forget' };
     }
   }
-}
-
-/** The hold is written with `dispatching`, when the PUT leaves; at once only if the payment has to wait for its partner. */
-function authorized(payment: Payment, { expires_at }: Hold, around: Surroundings): Decision {
-  const hold: Hold = expires_at === undefined ? {} : { expires_at };
-  const waits = !around.partnerIsOpen && payment.stage === 'created';
-  const write = waits ? ({ kind: 'advance', to: 'authorized', hold } as const) : undefined;
-  return { memory: { tries: 0, hold }, write, next: 0 };
-}
-
-/** The write with which a payment of which no PUT can have left is sent. Pure. */
-export function leaving({ stage, hold }: Pick<PaymentMemory, 'stage' | 'hold'>): StepWrite {
-  return { kind: 'advance', to: 'dispatching', ...(stage === 'created' ? { hold } : {}) };
 }
 
 /** A payment that failed without the partner having accepted it. */

@@ -28,7 +28,6 @@ import {
   lasts,
   type Authorization,
   type Collection,
-  type FundingAction,
   type FundingCallOptions,
   type FundingOrder,
   type Hold,
@@ -100,12 +99,11 @@ interface FundsRow {
   readonly act_by: string | null;
   readonly asked_at: string | null;
   readonly news_at: string | null;
-  readonly expires_at: string | null;
   readonly reason: string | null;
 }
 
 const COLUMNS =
-  'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, expires_at, reason';
+  'platform_payment_id, adapter, instrument, customer, reference, state, action, act_by, asked_at, news_at, reason';
 
 const keepStatement = sql(`
    INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, instrument, reference, customer) VALUES ($1, $2, $3, $4, $5)
@@ -373,7 +371,6 @@ export class Funds {
   async authorize(order: FundingOrder, call = NEVER_ABORTED): Promise<Authorization> {
     const { adapter, row, full } = await this.#read(order);
     const now = this.#clock.now();
-    const wasHeld = row.state === 'authorized';
     const stands = STANDS[row.state];
     if (stands === 'taken') return { kind: 'authorized' };
     if (stands !== 'open') {
@@ -381,13 +378,7 @@ export class Funds {
       const reason = row.state === 'declined' ? row.reason : null;
       return { kind: 'declined', reason: reason ?? WITHDRAWN };
     }
-    if (wasHeld && lasts(holdOf(row), now)) return { kind: 'authorized', ...holdOf(row) };
-    if (row.state === 'acting') {
-      if (row.act_by !== null && Date.parse(row.act_by) <= now) {
-        return this.#endLate(adapter, full, call, TOO_LATE);
-      }
-      if (!isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
-    }
+    if (row.state === 'acting' && !isDue(row, now)) return { kind: 'waits', afterMs: LOOK_MS };
     const ready = await this.#prepared(adapter, full, call);
     if (ready === undefined) return { kind: 'waits', afterMs: LOOK_MS };
     const reply = await adapter.authorize(ready, call);
@@ -396,15 +387,16 @@ export class Funds {
         const { expires_at } = reply;
         const hold: Hold = expires_at === undefined ? {} : { expires_at };
         if (!lasts(hold, now)) return this.#endLate(adapter, ready, call, EXPIRED);
-        if (!wasHeld) this.#count(adapter.name, 'authorized');
+        this.#count(adapter.name, 'authorized');
         return { kind: 'authorized', ...hold };
       }
       case 'declined':
         return this.#decline(adapter, full.platform_payment_id, reply.reason);
       case 'requires_action':
       case 'pending':
-        return wasHeld
-          ? this.#endLate(adapter, ready, call, EXPIRED)
+        // The customer may have acted in time, and the process that waited for it have died since: only the processor knows.
+        return row.state === 'authorized' || Date.parse(row.act_by ?? '') <= now
+          ? this.#endLate(adapter, ready, call, TOO_LATE)
           : this.#waits(adapter, row, reply, now);
     }
   }
@@ -495,11 +487,6 @@ export class Funds {
     this.#count(adapter.name, 'refunded');
     return refunded();
   }
-}
-
-/** The reservation, as the row has it. */
-function holdOf({ expires_at }: FundsRow): Hold {
-  return expires_at === null ? {} : { expires_at: Date.parse(expires_at) };
 }
 
 /** Whose reference needs no call is given one at once: the payment's own id. */

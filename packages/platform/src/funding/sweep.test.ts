@@ -8,7 +8,7 @@ import { sweepFunds } from './sweep.ts';
 test('holds that cannot be captured keep no other waiting, replicas take different ones, and reviews are left to their operator [PL7]', async (t) => {
   const rig = await ground(t);
   const clock = manualClock(Date.parse('2026-03-01T10:00:00.000Z'));
-  const hold = async (stage: 'accepted' | 'review' | 'authorized', seconds: number) => {
+  const hold = async (stage: 'accepted' | 'review' | 'created', seconds: number) => {
     const id = await rig.standing(stage);
     await rig.database.query(
       `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at)
@@ -19,7 +19,7 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
   };
   const bad = await Promise.all(Array.from({ length: 105 }, (_, n) => hold('accepted', n)));
   const [good, review] = [await hold('accepted', 3_600), await hold('review', 3_600)];
-  const unsent = await hold('authorized', 3_600);
+  const unsent = await hold('created', 3_600);
   const asked: string[] = [];
   const sweep = (): Promise<void> =>
     sweepFunds({

@@ -1,8 +1,8 @@
 /**
  * The payment row: its shape, how it begins and how it is read. steps.ts and operators-acts.ts change it.
  *
- * `stage` is the state of a payment: created (the intent is durable) -> authorized (the funds are reserved; written only when
- * the first PUT has to wait) -> dispatching (a PUT may have left; a payment begins here when its PUT can leave at once) -> accepted
+ * `stage` is the state of a payment: created (the intent is durable; earlier versions wrote authorized when
+ * its first PUT had to wait for its partner) -> dispatching (a PUT may have left; a payment begins here when its PUT can leave at once) -> accepted
  * (the partner has it) -> ended; from dispatching or accepted it may stop in review, and an operator sends it back to dispatching.
  * `status` stays `processing` until it has ended.
  *

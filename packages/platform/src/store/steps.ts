@@ -28,7 +28,7 @@ export interface Ending {
 export type StepWrite =
   | {
       readonly kind: 'advance';
-      readonly to: 'authorized' | 'dispatching' | 'accepted' | 'review';
+      readonly to: 'dispatching' | 'accepted' | 'review';
       /** Set at acceptance (PF1, PF7). */
       readonly payment_id?: string;
       readonly initiated_at?: string;
@@ -157,7 +157,7 @@ const stepStatement = sql(
               || CASE WHEN (p.ends OR p.stage = 'accepted') AND cardinality(p.former_payment_ids) > 0
                       THEN jsonb_build_object('former_payment_id', p.former_payment_ids[cardinality(p.former_payment_ids)]) ELSE '{}' END
        FROM p WHERE CASE WHEN p.ends THEN true WHEN p.funds IS NOT NULL THEN p.funds NOT IN ('captured', 'released')
-                         ELSE p.stage IN ('authorized', 'review') OR p.detail IS NOT NULL OR cardinality(p.former_payment_ids) > 0 END
+                         ELSE p.stage = 'review' OR p.detail IS NOT NULL OR cardinality(p.former_payment_ids) > 0 END
    ), booked AS (
      ${booking({
        act: "'settled'",
