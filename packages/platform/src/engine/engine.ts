@@ -12,7 +12,7 @@
  * - Claim, commit, call, record: no transaction spans a call, and the intent is durable before the first PUT (PL1).
  * - Every write carries the fence (store/steps.ts). A worker that cannot prove its lease drops everything, aborts its calls and
  *   restarts under another id.
- * - The heartbeat and the look at the slots have a loop each, so that neither waits for the other.
+ * - The heartbeat and the look at the slots (worker.ts) have a loop each, so that neither waits for the other.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -45,7 +45,6 @@ interface Run {
   readonly lease: Lease;
   /** Aborted when the stop begins. */
   readonly stopping: AbortController;
-  readonly rounds: Promise<void>;
 }
 
 /** The engine of one process. Nothing happens before `start`. */
@@ -58,8 +57,6 @@ export class Engine {
   #workerId = '';
   #run: Run | undefined;
   #worker: Worker | undefined;
-  /** The check of the slots that is running. */
-  #round: Promise<boolean> | undefined;
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -123,10 +120,10 @@ export class Engine {
       proven: (provenAt) => this.#worker?.proven(provenAt),
       drop: () => this.#drop(),
     });
-    this.#run = { lease, stopping, rounds: this.#keepRounds(stopping.signal, outage) };
+    this.#run = { lease, stopping };
     await lease.asked;
     // From here on a confirmed payment usually gets a slot of this worker. One that does not is driven as well, from ARRIVALS.
-    await within(clock, FIRST_ROUND_MS, [this.#roundOver()]);
+    await within(clock, FIRST_ROUND_MS, [Promise.resolve(this.#worker?.looked)]);
   }
 
   /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; 10 s at most, whatever hangs (F82). */
@@ -138,12 +135,7 @@ export class Engine {
     const worker = this.#worker;
     const { stopMs } = this.#times;
     const { clock } = this.#options;
-    const over = [run.rounds, worker?.finish(stopMs), this.#roundOver()];
-    await within(
-      clock,
-      stopMs + UNWIND_MS,
-      over.map((one) => Promise.resolve(one)),
-    );
+    await within(clock, stopMs + UNWIND_MS, [Promise.resolve(worker?.finish(stopMs))]);
     // Whatever hangs, it writes nothing more: the slots that its writes name are not this worker's from here on.
     this.#drop();
     await within(clock, RELEASE_MS, [this.#release(worker), run.lease.end()]);
@@ -159,11 +151,6 @@ export class Engine {
       // Others take them over when the lease has expired.
       this.#options.log.warn({ error: messageOf(error) }, 'could not release the slots');
     }
-  }
-
-  /** Resolves when the look at the slots that is under way has ended, whichever way. */
-  async #roundOver(): Promise<void> {
-    await this.#round?.catch(() => undefined);
   }
 
   /** Starts driving a payment just committed at the place from `placeForNew`. Never throws; returns before anything is sent. */
@@ -207,43 +194,11 @@ export class Engine {
       },
       provenAt,
     );
-    this.#takeOver().catch((error: unknown) =>
-      outage.met(error, 'taking payments over failed; retrying'),
-    );
   }
 
   /** A worker without a lease counts as dead: others take over what it had. */
   #drop(): void {
     this.#worker?.drop();
     this.#worker = undefined;
-  }
-
-  /** Looks at the slots until the stop, and more often while this worker owns fewer than it should; a failed look is made again. */
-  async #keepRounds(signal: AbortSignal, outage: Outage): Promise<void> {
-    const { clock } = this.#options;
-    const { beatMs } = this.#times;
-    let isSettled = false;
-    for (;;) {
-      await clock.sleep((isSettled ? beatMs : beatMs / 4) * (0.9 + clock.random() * 0.2), signal);
-      if (signal.aborted) return;
-      try {
-        isSettled = await this.#takeOver();
-      } catch (error) {
-        await outage.met(error, 'the look at the slots failed; retrying');
-      }
-    }
-  }
-
-  /** Runs one check of the slots at a time; true when it found this worker in its right. The lease does not wait for it. */
-  #takeOver(): Promise<boolean> {
-    this.#round ??= this.#takeOverOnce().finally(() => {
-      this.#round = undefined;
-    });
-    return this.#round;
-  }
-
-  async #takeOverOnce(): Promise<boolean> {
-    if (this.#worker === undefined || this.#run?.stopping.signal.aborted === true) return false;
-    return this.#worker.round();
   }
 }

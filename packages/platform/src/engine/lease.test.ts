@@ -333,14 +333,9 @@ function kept() {
   let ids = 0;
   const warnings: string[] = [];
   const errors: string[] = [];
-  const world = { stalledMs: 0, canRemove: true };
+  const world = { canRemove: true };
   const lease = keepLease({
-    clock: {
-      now: () => clock.now(),
-      monotonic: () => clock.monotonic() + world.stalledMs,
-      random: () => clock.random(),
-      sleep: (ms, signal) => clock.sleep(ms, signal),
-    },
+    clock,
     log: {
       ...silentLog,
       warn: (_details, message) => void warnings.push(message),
@@ -372,17 +367,6 @@ test('a stop while a worker is registering leaves no running worker and no row',
   await clock.advance(60_000);
   assert.deepEqual(done, ['remove w1']);
   assert.equal(asked.length, 1);
-});
-
-test('a process that was frozen for seven seconds does not rely on its lease before its timers run', async () => {
-  const { clock, asked, lease, world } = kept();
-  asked[0]?.answer.resolve(true);
-  await clock.advance(0);
-  world.stalledMs = keptMs(TIMES) - 1;
-  assert.equal(lease.worker_id, 'w1');
-  world.stalledMs += 1;
-  assert.equal(lease.worker_id, undefined, 'no timer has told it yet');
-  await lease.end();
 });
 
 test('a worker that could not be taken off the list in an outage is taken off once, with the first registration after it', async () => {

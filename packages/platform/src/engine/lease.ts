@@ -212,8 +212,6 @@ export interface LeaseOptions {
 
 /** A lease that is kept. */
 export interface Lease {
-  /** The worker whose lease is held and proven at this moment; undefined when there is none. */
-  readonly worker_id: string | undefined;
   /** Milliseconds since the lease was last proven, or since it was first requested; shown by readiness and the metric. */
   readonly ageMs: number;
   /** Resolves when the first request has been answered, whatever the answer. */
@@ -316,11 +314,6 @@ export function keepLease(options: LeaseOptions): Lease {
 
   feed({ kind: 'clock' });
   return {
-    get worker_id() {
-      return state.kind === 'held' && clock.monotonic() - state.provenAt < keptMs(times)
-        ? state.worker_id
-        : undefined;
-    },
     get ageMs() {
       return clock.monotonic() - provenAt;
     },

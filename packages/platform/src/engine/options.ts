@@ -7,49 +7,35 @@ import type { EngineMetrics } from './metrics.ts';
 import type { Outage } from './outage.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 
-/** Times of the engine in milliseconds. The defaults are for production; tests shorten them. */
-export interface EngineTimes {
+/** A call has ended after this, whatever became of whoever made it: more than a call may take (partners/http-call.ts). */
+export const CALLS_END_MS = 30_000;
+
+/** Times of the engine in milliseconds, as in production; tests shorten them. */
+export const DEFAULT_TIMES = {
   /** A worker whose heartbeat is older is dead. Adoption after a kill takes this and a beat. */
-  readonly leaseMs: number;
+  leaseMs: 10_000,
   /** Between heartbeats: five may fail before the lease is lost. */
-  readonly beatMs: number;
+  beatMs: 2_000,
   /** How long a stop waits for calls under way before it aborts them. */
-  readonly stopMs: number;
+  stopMs: 8_000,
   /** Between looks whether an operator has ended a pause. */
-  readonly pausedMs: number;
+  pausedMs: 5_000,
   /**
    * Between the calls that an open breaker lets through: how late the recovery of a partner is noticed (LV8). A partner that is down
    * hardly notices one call every two seconds from each worker.
    */
-  readonly trialMs: number;
-  /** First delay before an unknown outcome is tried again; see poll-schedule.ts. */
-  readonly retryMs: number;
-  /** Longest such delay. */
-  readonly maxRetryMs: number;
-  /** Pause of a payment after an error in our own code. Each one is logged: the payment is not lost and the log is not flooded. */
-  readonly bugPauseMs: number;
-  /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
-  readonly pollMs: number;
-  /** How long a call of a process that died may still be under way. */
-  readonly callsEndMs: number;
-}
-
-/** A call has ended after this, whatever became of whoever made it: more than a call may take (partners/http-call.ts). */
-export const CALLS_END_MS = 30_000;
-
-/** The times of production. */
-export const DEFAULT_TIMES: EngineTimes = {
-  leaseMs: 10_000,
-  beatMs: 2_000,
-  stopMs: 8_000,
-  pausedMs: 5_000,
   trialMs: 2_000,
+  /** First delay before an unknown outcome is tried again, and the longest one; see poll-schedule.ts. */
   retryMs: FIRST_RETRY_MS,
   maxRetryMs: MAX_RETRY_MS,
+  /** Pause of a payment after an error in our own code. Each one is logged: the payment is not lost and the log is not flooded. */
   bugPauseMs: 30_000,
+  /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   pollMs: FIRST_POLL_MS,
+  /** How long a call of a process that died may still be under way. */
   callsEndMs: CALLS_END_MS,
 };
+export type EngineTimes = Readonly<Record<keyof typeof DEFAULT_TIMES, number>>;
 
 /** What the engine stands on. */
 interface Surroundings {

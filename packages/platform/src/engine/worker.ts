@@ -3,7 +3,7 @@
  *
  * It keeps the slots it owns and loads their payments; dispatcher.ts drives the payments.
  *
- * enters: a lease, and every `round` of the engine.  leaves: payments in the dispatcher's hands.
+ * enters: a lease.  leaves: payments in the dispatcher's hands.
  * holds:  a payment is driven here while this worker owns its slot; the database checks that at every write (store/steps.ts), so
  *         a stale belief of this worker has no effect. Payments are loaded page by page, concurrently with the lease and the
  *         rounds, which do not wait for it. No payment is left behind: the ids in our slots are read in turn, and those that are
@@ -46,7 +46,10 @@ export class Worker {
   readonly #slots = new Set<number>();
   /** Slots that may have payments that are not in memory. */
   readonly #unread = new Set<number>();
-  #ended = false;
+  /** Aborted at the end. */
+  readonly #end = new AbortController();
+  readonly #looked = Promise.withResolvers<void>();
+  readonly #rounds: Promise<void>;
   /** When the request that last proved the lease was sent. */
   #provenAt: number;
   #isLoading = false;
@@ -64,6 +67,16 @@ export class Worker {
       owns: (slot) => this.#slots.has(slot),
     };
     this.dispatcher = new Dispatcher(this.#on);
+    this.#rounds = this.#keepRounds();
+  }
+
+  /** Resolves after the first look at the slots, though it failed. */
+  get looked(): Promise<void> {
+    return this.#looked.promise;
+  }
+
+  get #ended(): boolean {
+    return this.#end.signal.aborted;
   }
 
   /** Slots owned now. */
@@ -105,12 +118,25 @@ export class Worker {
 
   // Slots ---------------------------------------------------------------------------------------------------------------
 
+  /** Looks at the slots until the end, and more often while this worker owns fewer than it should; a failed look is made again. */
+  async #keepRounds(): Promise<void> {
+    const { clock, outage, times } = this.#on;
+    for (let isSettled = false; !this.#ended;) {
+      try {
+        isSettled = await this.#round().finally(this.#looked.resolve);
+      } catch (error) {
+        await outage.met(error, 'the look at the slots failed; retrying');
+      }
+      const pauseMs = isSettled ? times.beatMs : times.beatMs / 4;
+      await clock.sleep(pauseMs * (0.9 + clock.random() * 0.2), this.#end.signal);
+    }
+  }
+
   /**
    * Checks the slots once: takes those it should own, releases those it should not, and starts reading new ones. True when it owns
    * as many as it should; otherwise the next check is due soon. Does not wait for the reading.
    */
-  async round(): Promise<boolean> {
-    if (this.#ended) return true;
+  async #round(): Promise<boolean> {
     const { database, times } = this.#on;
     const view = await readSlots(database, this.workerId, times.leaseMs);
     if (this.#ended) return true;
@@ -291,15 +317,15 @@ export class Worker {
 
   /** Stops at once: sends nothing more, and aborts what is in flight. */
   drop(): void {
-    this.#ended = true;
+    this.#end.abort();
     this.#slots.clear();
     this.dispatcher.drop();
   }
 
   /** Stops gracefully: starts nothing, lets steps in flight be recorded, and aborts those that take longer than `ms`. */
   async finish(ms: number): Promise<void> {
-    this.#ended = true;
-    await this.dispatcher.finish(ms);
+    this.#end.abort();
+    await Promise.all([this.#rounds, this.dispatcher.finish(ms)]);
     this.drop();
   }
 
