@@ -1,8 +1,7 @@
 /** Which call may start next, in time that moves only with the test. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import fc from 'fast-check';
-import { CallQueue, DueHeap, type Due, type Lane, type RunningCall } from './call-queue.ts';
+import { CallQueue, type Due, type Lane, type RunningCall } from './call-queue.ts';
 
 interface Item extends Due {
   readonly id: string;
@@ -46,22 +45,6 @@ function rig(places = 8, rate = 1_000) {
 
 const many = (count: number, prefix: string): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}${index}`);
-
-test('a heap gives what is due first, whatever came in which order', () => {
-  fc.assert(
-    fc.property(fc.array(fc.nat({ max: 50 })), (times) => {
-      const heap = new DueHeap<Due>();
-      for (const at of times) heap.push({ at });
-      const given = times.map(() => heap.pop()?.at);
-      assert.deepEqual(
-        given,
-        times.toSorted((a, b) => a - b),
-      );
-      assert.equal(heap.pop(), undefined);
-    }),
-    { seed: 1 },
-  );
-});
 
 test('never more calls at once than there are places, nor more a second than the rate [PL16]', () => {
   const { push, start, end } = rig(4, 10);

@@ -15,6 +15,7 @@
  * them. While the failures are answers, they hold back retries alone: a payment that has not failed costs the other side one short
  * call, and may be the one that it can take.
  */
+import TinyQueue from 'tinyqueue';
 
 /** Something that is due at a time. */
 export interface Due {
@@ -58,7 +59,7 @@ export type Turn<T> =
 
 /** What one party has in the queue. */
 interface Party<T extends Due> {
-  readonly lanes: Readonly<Record<Lane, DueHeap<T>>>;
+  readonly lanes: Readonly<Record<Lane, TinyQueue<T>>>;
   readonly underWay: Record<Lane, number>;
   /** By lane, when its next turn comes: each turn moves it on by 1 divided by the lane's weight. The earliest is next. */
   readonly turns: Record<Lane, number>;
@@ -204,7 +205,7 @@ export class CallQueue<T extends Due> {
     let party = this.#parties.get(name);
     if (party === undefined) {
       party = {
-        lanes: byLane(() => new DueHeap()),
+        lanes: byLane(() => new TinyQueue<T>([], (a, b) => a.at - b.at)),
         underWay: byLane(() => 0),
         turns: byLane(() => 0),
         turn: 0,
@@ -217,7 +218,7 @@ export class CallQueue<T extends Due> {
 
   /** A party that has nothing here any more takes no places from others. */
   #forgetIdle(name: string, { lanes, underWay, breaker }: Party<T>): void {
-    const isIdle = LANES.every((lane) => lanes[lane].size === 0 && underWay[lane] === 0);
+    const isIdle = LANES.every((lane) => lanes[lane].length === 0 && underWay[lane] === 0);
     if (isIdle && !breaker.isOpen) this.#parties.delete(name);
   }
 
@@ -268,7 +269,7 @@ function turnOf({ turns, turn }: Party<Due>, lane: Lane): number {
 
 /** The first entry that is still current; those before it are dropped. */
 function currentHead<T extends Due>(
-  heap: DueHeap<T>,
+  heap: TinyQueue<T>,
   isCurrent: (item: T) => boolean,
 ): T | undefined {
   for (let head = heap.peek(); head !== undefined; head = heap.peek()) {
@@ -327,50 +328,5 @@ class Breaker {
   /** Jitter only earlier: `trialMs` bounds how late a recovery is noticed. */
   #pause(now: number, random: number): void {
     this.#trialAt = now + this.#trialMs * (0.75 + random / 4);
-  }
-}
-
-/** A heap by due time. */
-export class DueHeap<T extends Due> {
-  readonly #items: T[] = [];
-
-  get size(): number {
-    return this.#items.length;
-  }
-
-  /** The item that is due first. */
-  peek(): T | undefined {
-    return this.#items[0];
-  }
-
-  push(item: T): void {
-    const items = this.#items;
-    let place = items.length;
-    while (place > 0) {
-      const parent = (place - 1) >> 1;
-      const above = items[parent];
-      if (above === undefined || above.at <= item.at) break;
-      items[place] = above;
-      place = parent;
-    }
-    items[place] = item;
-  }
-
-  pop(): T | undefined {
-    const items = this.#items;
-    const first = items[0];
-    const last = items.pop();
-    if (last === undefined || items.length === 0) return first;
-    let place = 0;
-    for (;;) {
-      const left = items[2 * place + 1];
-      const right = items[2 * place + 2];
-      const lesser = right !== undefined && left !== undefined && right.at < left.at ? right : left;
-      if (lesser === undefined || lesser.at >= last.at) break;
-      items[place] = lesser;
-      place = 2 * place + (lesser === right ? 2 : 1);
-    }
-    items[place] = last;
-    return first;
   }
 }
