@@ -120,7 +120,10 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     authorize: (order, call) => ways(order).authorize(order, call),
     capture: (order, call) => ways(order).capture(order, call),
     void: (order, call) => ways(order).void(order, call),
-    refund: (order, call) => ways(order).refund(order, call),
+    async refund(order) {
+      const intent = await ways(order).taken(order);
+      if (intent !== undefined) await refundOf(stripe, order, intent);
+    },
     async refundPart(order, part) {
       const intent = await ways(order).taken(order);
       return intent === undefined
@@ -188,9 +191,7 @@ async function deleteCustomer(stripe: Stripe, customer: string): Promise<void> {
 }
 
 /** The operations of one kind of method. */
-type Way = Required<
-  Pick<FundingAdapter, 'prepare' | 'authorize' | 'capture' | 'void' | 'refund'>
-> & {
+type Way = Required<Pick<FundingAdapter, 'prepare' | 'authorize' | 'capture' | 'void'>> & {
   /** The PaymentIntent that has taken the money, or undefined. */
   taken(order: PreparedOrder): Promise<string | undefined>;
 };
@@ -224,7 +225,7 @@ function cardFunds(stripe: Stripe): Way {
             capture_method: 'manual',
             ...(order.customer === undefined ? {} : { customer: order.customer }),
             allowed_payment_method_types: ['card'],
-            metadata: { platform_payment_id: order.platform_payment_id },
+            metadata: metadataOf(order),
           },
           key,
         ),
@@ -269,7 +270,6 @@ function cardFunds(stripe: Stripe): Way {
         throw error;
       }
     },
-    refund: (order) => refundOf(stripe, order, order.reference),
     async taken(order) {
       const { status, id } = await look(order.reference);
       return status === 'succeeded' ? id : undefined;
@@ -287,7 +287,6 @@ function expiryOf({ latest_charge }: Stripe.PaymentIntent): { readonly expires_a
 // Bank accounts --------------------------------------------------------------------------------------------------------------
 
 function bankFunds(stripe: Stripe): Way {
-  const metadataOf = (order: FundsOrder) => ({ platform_payment_id: order.platform_payment_id });
   const { authorize, giveUp } = authorizing<Stripe.SetupIntent>({
     look: (reference) => stripe.setupIntents.retrieve(reference),
     confirm: (reference, details, key) => stripe.setupIntents.confirm(reference, details, key),
@@ -370,10 +369,6 @@ function bankFunds(stripe: Stripe): Way {
       await deleteCustomer(stripe, customer);
       return 'released';
     },
-    async refund(order) {
-      const debit = await takenBy(order);
-      if (debit !== undefined) await refundOf(stripe, order, debit);
-    },
     taken: takenBy,
   };
 }
@@ -402,6 +397,9 @@ function judgeDebit({ id, status, last_payment_error }: Stripe.PaymentIntent): P
 /** The idempotency key of an act: the payment's own id and the name of the act. */
 const keyOf = ({ platform_payment_id }: FundsOrder, act: string): string =>
   `${platform_payment_id}:${act}`;
+
+/** By which webhooks name the payment (stripe-events.ts). */
+const metadataOf = ({ platform_payment_id }: FundsOrder) => ({ platform_payment_id });
 
 /** How an authorization is read, confirmed and ended: by a PaymentIntent for a card, by a SetupIntent for a bank account. */
 interface Intents<Intent> {
@@ -485,10 +483,7 @@ async function refundOf(
 ): Promise<void> {
   try {
     await keyed(keyOf(order, 'refund'), (key) =>
-      stripe.refunds.create(
-        { payment_intent, metadata: { platform_payment_id: order.platform_payment_id } },
-        key,
-      ),
+      stripe.refunds.create({ payment_intent, metadata: metadataOf(order) }, key),
     );
   } catch (error) {
     if (!isRefusal(error) || !GIVEN_BACK.includes(error.code ?? '')) throw error;
@@ -520,7 +515,7 @@ async function refundPartOf(
           {
             payment_intent,
             amount: amount_in_cents,
-            metadata: { platform_payment_id: order.platform_payment_id, refund_id },
+            metadata: { ...metadataOf(order), refund_id },
           },
           key,
         ),

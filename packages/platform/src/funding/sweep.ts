@@ -27,18 +27,15 @@ const CALL_MS = 15_000;
 const PAUSE_MS = 10 * 60_000;
 
 const MAY_BE_CLAIMED = '(f.swept_at IS NULL OR f.swept_at < $1::timestamptz)';
-const expiringStatement = sql(`
-   SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
+const found = (state: 'authorized' | 'releasing', where: string, order: string): string => `(
+   SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents, f.state
      FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE f.state = 'authorized' AND f.expires_at < $2::timestamptz AND ${MAY_BE_CLAIMED}
-      AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')
-    ORDER BY f.expires_at LIMIT ${SWEEP_ROWS}`);
-/** A release that the settlement of its payment will not make, because the settlement is over. */
-const owedStatement = sql(`
-   SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents
-     FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
-    WHERE f.state = 'releasing' AND p.settled_at IS NOT NULL AND ${MAY_BE_CLAIMED}
-    ORDER BY f.platform_payment_id LIMIT ${SWEEP_ROWS}`);
+    WHERE f.state = '${state}' AND ${where} AND ${MAY_BE_CLAIMED} ORDER BY ${order} LIMIT ${SWEEP_ROWS})`;
+/** Holds that are about to expire, and releases that the settlement of their payments will not make, because it is over. */
+const findStatement = sql(`
+   ${found('authorized', "f.expires_at < $2::timestamptz AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')", 'f.expires_at')}
+   UNION ALL
+   ${found('releasing', 'p.settled_at IS NOT NULL', 'f.platform_payment_id')}`);
 // Apart from the search: a sharded database locks no rows of a join.
 const claimStatement = sql(`
    UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz
@@ -65,6 +62,16 @@ const endStatement = sql(`
    SELECT 'funding', $5, p.platform_payment_id, p.partner_id, $6::jsonb
      FROM duebridge_platform.payments p JOIN f USING (platform_payment_id)`);
 
+/** What an act leads to, by the state before it and its answer: the state, the event, and what is booked, as act and credit. Nothing else is written. */
+const ENDS: Readonly<
+  Record<string, readonly [to: string, event: string, act?: string, credit?: Place]>
+> = {
+  'authorized done': ['captured', 'funds_captured_early', 'taken_early', 'under_way'],
+  'authorized uncollected': ['uncollected', 'funds_uncollected'],
+  'releasing done': ['released', 'funds_released'],
+  'releasing refunded': ['refunded', 'funds_refunded', 'refunded_late', 'refunded'],
+};
+
 type Act = (order: FundingOrder, call: FundingCallOptions) => Promise<SettledFunds | void>;
 
 /** Sweeps once. */
@@ -79,75 +86,43 @@ export async function sweepFunds(options: {
   const instant = (ms: number): string => new Date(ms).toISOString();
   const now = clock.now();
   const pausedSince = instant(now - PAUSE_MS);
+  type Found = FundingOrder & { readonly state: 'authorized' | 'releasing' };
 
-  /** Claims rows page by page, until a page is not full. */
-  const each = async (
-    find: () => Promise<FundingOrder[]>,
-    act: (order: FundingOrder, call: FundingCallOptions) => Promise<void>,
-  ): Promise<void> => {
-    for (let page = 0; page < MAX_PAGES; page += 1) {
-      const found = await find();
-      const claimed = await database.query<Pick<FundingOrder, 'platform_payment_id'>>(
-        claimStatement,
-        [pausedSince, instant(now), found.map((order) => order.platform_payment_id)],
-      );
-      const mine = new Set(claimed.map((row) => row.platform_payment_id));
-      const orders = found.filter((order) => mine.has(order.platform_payment_id)).values();
-      const work = async (): Promise<void> => {
-        for (const order of orders) {
-          try {
-            await act(order, { signal: AbortSignal.timeout(CALL_MS) });
-          } catch (error) {
-            const { platform_payment_id } = order;
-            const what = { platform_payment_id, error: messageOf(error) };
-            log.error(what, 'the funding sweep failed for a payment');
-          }
-        }
-      };
-      await Promise.all(Array.from({ length: CALLS_AT_ONCE }, work));
-      if (found.length < SWEEP_ROWS) return;
-    }
+  const sweep = async ({ state, ...order }: Found): Promise<void> => {
+    const call = { signal: AbortSignal.timeout(CALL_MS) };
+    const settled = await (state === 'authorized' ? capture : release)(order, call);
+    const end = ENDS[`${state} ${settled?.kind ?? 'done'}`];
+    if (end === undefined) return;
+    const [to, event, act = null, credit = null] = end;
+    const reason = settled?.kind === 'uncollected' ? settled.reason : null;
+    const detail = state === 'releasing' ? { late: 1 } : reason === null ? {} : { reason };
+    const what = [order.platform_payment_id, to, reason, state, event, JSON.stringify(detail)];
+    await database.query(endStatement, [...what, act, credit, instant(now)]);
   };
-  const end = (
-    order: FundingOrder,
-    from: string,
-    to: string,
-    event: string,
-    detail: object,
-    more: { readonly reason?: string; readonly booked?: readonly [string, Place] | undefined },
-  ): Promise<unknown> =>
-    database.query(endStatement, [
-      order.platform_payment_id,
-      to,
-      more.reason ?? null,
-      from,
-      event,
-      JSON.stringify(detail),
-      ...(more.booked ?? [null, null]),
-      instant(now),
+  for (let page = 0; page < MAX_PAGES; page += 1) {
+    const rows = await database.query<Found>(findStatement, [
+      pausedSince,
+      instant(now + CAPTURE_BEFORE_MS),
     ]);
-
-  const before = instant(now + CAPTURE_BEFORE_MS);
-  await each(
-    () => database.query<FundingOrder>(expiringStatement, [pausedSince, before]),
-    async (order, call) => {
-      const settled = await capture(order, call);
-      if (settled === undefined) {
-        const booked = ['taken_early', 'under_way'] as const;
-        await end(order, 'authorized', 'captured', 'funds_captured_early', {}, { booked });
-      } else if (settled.kind === 'uncollected') {
-        const { reason } = settled;
-        await end(order, 'authorized', 'uncollected', 'funds_uncollected', { reason }, { reason });
+    if (rows.length === 0) return;
+    const claimed = await database.query<Pick<Found, 'platform_payment_id'>>(claimStatement, [
+      pausedSince,
+      instant(now),
+      rows.map((row) => row.platform_payment_id),
+    ]);
+    const mine = new Set(claimed.map((row) => row.platform_payment_id));
+    const orders = rows.filter((row) => mine.has(row.platform_payment_id)).values();
+    const work = async (): Promise<void> => {
+      for (const order of orders) {
+        try {
+          await sweep(order);
+        } catch (error) {
+          const { platform_payment_id } = order;
+          const what = { platform_payment_id, error: messageOf(error) };
+          log.error(what, 'the funding sweep failed for a payment');
+        }
       }
-    },
-  );
-  await each(
-    () => database.query<FundingOrder>(owedStatement, [pausedSince]),
-    async (order, call) => {
-      const isRefunded = (await release(order, call))?.kind === 'refunded';
-      const to = isRefunded ? 'refunded' : 'released';
-      const booked = isRefunded ? (['refunded_late', 'refunded'] as const) : undefined;
-      await end(order, 'releasing', to, `funds_${to}`, { late: 1 }, { booked });
-    },
-  );
+    };
+    await Promise.all(Array.from({ length: CALLS_AT_ONCE }, work));
+  }
 }

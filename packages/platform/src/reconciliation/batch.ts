@@ -260,13 +260,9 @@ export async function closeBatchNow(
   throw conflict('A payment of the batch has not ended: end it first');
 }
 
-/** Batches per statement: those of 5,000 partners in one evening take a few dozen statements. */
-const LOOKED_AT_ONCE = 200;
-
 const dueStatement = sql(`
    SELECT b.platform_batch_id FROM duebridge_platform.batches b
-    WHERE b.closed_at IS NULL AND b.cutoff_at <= now() AND b.platform_batch_id > $1
-    ORDER BY b.platform_batch_id LIMIT ${LOOKED_AT_ONCE}`);
+    WHERE b.closed_at IS NULL AND b.cutoff_at <= now() ORDER BY b.platform_batch_id`);
 
 /**
  * Closes batches whose cut-off has passed and whose payments have all ended: each in one transaction that holds the batch, so that
@@ -279,19 +275,16 @@ export async function closeBatches(
   signal?: AbortSignal,
 ): Promise<string[]> {
   const closed: string[] = [];
-  let cursor = '';
-  for (;;) {
-    const due = await database.query<{ platform_batch_id: string }>(dueStatement, [cursor]);
-    for (const { platform_batch_id } of due) {
-      if (signal?.aborted === true) return closed;
-      // First outside the transaction, so that a batch that waits for a payment in review is not locked every round.
-      if (await isOpen(database, platform_batch_id)) continue;
-      if (await closeBatch(database, platform_batch_id, actor)) closed.push(platform_batch_id);
-    }
-    const last = due.at(-1);
-    if (last === undefined || due.length < LOOKED_AT_ONCE) return closed;
-    cursor = last.platform_batch_id;
+  // Those of 5,000 partners in one evening are a few hundred kilobytes.
+  for (const { platform_batch_id } of await database.query<{ platform_batch_id: string }>(
+    dueStatement,
+  )) {
+    if (signal?.aborted === true) break;
+    // First outside the transaction, so that a batch that waits for a payment in review is not locked every round.
+    if (await isOpen(database, platform_batch_id)) continue;
+    if (await closeBatch(database, platform_batch_id, actor)) closed.push(platform_batch_id);
   }
+  return closed;
 }
 
 /** Whether a payment of the batch is still open. Reads the index of unsettled payments only, however large the batch is. */
