@@ -48,7 +48,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'funds of a failed payment are captured',
-    file: 'platform/src/engine/funding-calls.ts',
+    file: 'platform/src/engine/calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "order ? 'capture'",
     seed: 2,
@@ -152,7 +152,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'funds of a payment that succeeded are released',
-    file: 'platform/src/engine/funding-calls.ts',
+    file: 'platform/src/engine/calls.ts',
     find: "payment.status === 'succeeded' ? 'capture'",
     replace: "payment.status !== 'succeeded' ? 'capture'",
   },
@@ -212,7 +212,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'a cent too much is captured',
-    file: 'platform/src/engine/funding-calls.ts',
+    file: 'platform/src/engine/calls.ts',
     find: 'funding[act](order',
     replace: 'funding[act]({ ...order, amount_in_cents: order.amount_in_cents + 1 }',
   },
@@ -284,7 +284,7 @@ export const PLANTED: readonly Planted[] = [
   },
   {
     name: 'a call to a processor that hangs is never given up',
-    file: 'platform/src/engine/funding-calls.ts',
+    file: 'platform/src/engine/calls.ts',
     find: '.then(() => deadline.abort());',
     replace: '.then(() => undefined);',
     seed: 11,

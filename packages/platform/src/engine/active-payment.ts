@@ -7,7 +7,7 @@ import type { Collection, FundingOrder } from '../funding.ts';
 import type { Intent } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import type { PartnerCalls } from './partner-calls.ts';
-import type { Lane } from './call-queue.ts';
+import type { CallQueue, Lane } from './call-queue.ts';
 import type { StepWrite } from '../store/steps.ts';
 import { nextStep, type PaymentMemory, type Step } from './payment-steps.ts';
 
@@ -17,7 +17,8 @@ export interface PaymentGroup {
   readonly biller_id: string;
   readonly platform_batch_id: string;
   readonly funding_method: string;
-  /** The biller among those of all partners, in the queue of the funding method. */
+  /** The queue of the funding method, and the biller in it, among those of all partners. */
+  readonly funding: CallQueue<ActivePayment>;
   readonly funding_party: string;
   readonly collection: Collection;
 }

@@ -1,9 +1,10 @@
 /**
- * The calls of a payment to its partner: sends one step, and returns the answer as an event for payment-steps.ts.
+ * The calls of a payment, to its partner and to the funding port: each takes one step, and returns the answer as an event for payment-steps.ts.
  *
  * enters: a payment that is due, and its next step.  leaves: an event; nothing here decides or writes.
- * holds:  a transaction never spans a call.
+ * holds:  a transaction never spans a call. A call has a deadline; a funding method that fails or hangs fills its own queue and no other.
  */
+import { isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
 import { retryAfterMs } from '../partners/oauth-client.ts';
 import type { NotSent } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
@@ -13,6 +14,10 @@ import { WAITING_AGE_MS, type AnswerFacts, type PaymentEvent } from './payment-s
 import { orderOf, type ActivePayment } from './active-payment.ts';
 import type { CallGround } from './options.ts';
 
+/** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
+const FUNDING_DEADLINE_MS = 15_000;
+/** Ends the wait for a deadline. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
+const ANSWERED = 'answered';
 /** An answer without news that arrives sooner was not held, whatever it claims. Waits are requested in whole seconds. */
 const LEAST_HELD_MS = 900;
 
@@ -95,4 +100,72 @@ function factsOf(
 /** An outcome as a metric label. */
 function labelOf(outcome: SubmitOutcome | PollOutcome): string {
   return 'reason' in outcome ? `${outcome.kind}_${outcome.reason}` : outcome.kind;
+}
+
+// The funding port ------------------------------------------------------------------------------------------------------------
+
+/** Authorizes or settles the funds of a payment. Throws only when the database is away. */
+export async function fund(on: CallGround, payment: ActivePayment): Promise<PaymentEvent> {
+  const { clock, log, signals } = on;
+  const { funding_method, funding_party, funding: queue } = payment.group;
+  const deadline = new AbortController();
+  const signal = AbortSignal.any([signals.calls, deadline.signal]);
+  void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
+  try {
+    const event = await unlessAborted(askPort(on, payment, signal), signal);
+    if (queue.worked(funding_party, clock.monotonic()) && !queue.isTroubled) {
+      log.info({ funding_method }, 'the funding method answers again');
+    }
+    return event;
+  } catch (error) {
+    // The port keeps its rows in the platform's own database, and fails when that does.
+    if (isDatabaseTrouble(error)) throw error;
+    // A stop, which aborts calls, is no fault of the port.
+    if (!signals.waits.aborted) portFailed(on, payment, error, deadline.signal.aborted);
+    return { kind: 'funding_failed' };
+  } finally {
+    deadline.abort(ANSWERED);
+  }
+}
+
+/** The port's own answer as an event. Funds of a payment that succeeded are captured, those of any other are released. */
+async function askPort(
+  { funding }: CallGround,
+  payment: ActivePayment,
+  signal: AbortSignal,
+): Promise<PaymentEvent> {
+  const order = orderOf(payment);
+  if (payment.stage !== 'ended') return funding.authorize(order, { signal });
+  const act = payment.status === 'succeeded' ? 'capture' : 'release';
+  const settled = await funding[act](order, { signal });
+  return { kind: 'funds_settled', ...(settled ? { settled } : {}) };
+}
+
+/** Logs a payment's first failure, and once that all of its method fail: a processor may be away for an hour, with 10,000 waiting. */
+function portFailed(
+  { log, clock }: CallGround,
+  { platform_payment_id, tries, group }: ActivePayment,
+  error: unknown,
+  isLate: boolean,
+): void {
+  const { funding_method, funding_party, funding: queue } = group;
+  const wasFailing = queue.isTroubled;
+  queue.failed(funding_party, clock.monotonic(), clock.random(), !isLate);
+  if (wasFailing) return;
+  const why = kindOfError(error);
+  if (queue.isTroubled) {
+    log.error({ funding_method, error: why }, 'the funding method fails every call; retrying');
+  } else if (tries === 0) {
+    log.error({ platform_payment_id, error: why }, 'the funding port failed; retrying');
+  }
+}
+
+/** The answer, or a rejection as soon as the signal is aborted: a port that ignores it must not delay others. */
+function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(new Error('the funding port did not answer in time'));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    answer.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
 }

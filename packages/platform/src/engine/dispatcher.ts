@@ -20,9 +20,8 @@ import type { PaymentRow } from '../store/payments.ts';
 import { isSettling, type StepWrite } from '../store/steps.ts';
 import { activePayment, GONE, isCurrent, laneOf, stepOf } from './active-payment.ts';
 import type { ActivePayment, PaymentGroup } from './active-payment.ts';
-import type { CallQueue } from './call-queue.ts';
-import { poll, submit } from './calls.ts';
-import { FundingCalls } from './funding-calls.ts';
+import { CallQueue } from './call-queue.ts';
+import { fund, poll, submit } from './calls.ts';
 import type { CallGround, WorkerGround } from './options.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
 import { decide, isUnsent, type PaymentEvent } from './payment-steps.ts';
@@ -34,6 +33,12 @@ import { alarmOf, within, type Alarm } from './timing.ts';
 const MAX_GROUPS = 10_000;
 /** How long the write of an acceptance is deferred for the first poll, which may make it unnecessary. */
 const SAVE_AFTER_MS = 50;
+/**
+ * Calls at once of one funding method. Billers take turns in it, not partners: a slow biller must not delay another of the same
+ * aggregator. Each has half of the places at most while there are others, captures do not queue behind authorizations, and a hung call
+ * has a deadline.
+ */
+const FUNDING_PLACES = 1_024;
 /** Acceptances are written at multiples of this, so that many are in one statement. */
 const SAVE_EVERY_MS = 10;
 
@@ -49,9 +54,9 @@ export class Dispatcher {
   readonly readers = new Set<Set<string>>();
   readonly #on: CallGround;
   readonly #records: PaymentRecords;
-  readonly #funding: FundingCalls;
   readonly #payments = new Map<string, ActivePayment>();
   readonly #partners = new Map<string, PartnerCalls<ActivePayment>>();
+  readonly #funding = new Map<string, Queue>();
   readonly #groups = new Map<string, PaymentGroup>();
   /** This worker's part of every budget. */
   #part: Part = { of: 1, rank: 0 };
@@ -66,7 +71,6 @@ export class Dispatcher {
     const signals = { calls: this.#calls.signal, waits: this.#waits.signal };
     this.#on = { ...ground, signals };
     this.#records = new PaymentRecords(this.#on);
-    this.#funding = new FundingCalls(this.#on);
   }
 
   /** How many payments are driven. */
@@ -194,13 +198,12 @@ export class Dispatcher {
   /** Puts a payment into the queue for its next step: the funding queue or its partner's. */
   #enqueue(payment: ActivePayment): void {
     if (this.#ended || !isCurrent(payment)) return;
-    const { partner, biller_id, funding_method, funding_party } = payment.group;
+    const { partner, biller_id, funding, funding_party } = payment.group;
     const step = stepOf(payment);
     const lane = laneOf(payment, step);
     if (step === 'authorize' || step === 'settle') {
-      const queue = this.#funding.queueOf(funding_method);
-      queue.push(payment, funding_party, lane);
-      this.#startDue(queue, (one) => this.#fundingStep(one));
+      funding.push(payment, funding_party, lane);
+      this.#startDue(funding, (one) => this.#fundingStep(one));
     } else {
       partner.queue.push(payment, biller_id, lane);
       this.#pump(partner);
@@ -224,10 +227,22 @@ export class Dispatcher {
       const partner = this.partnerOf(partner_id);
       const collection = this.#on.funding.collection(funding_method);
       const funding_party = JSON.stringify([partner_id, biller_id]);
-      group = { partner, biller_id, platform_batch_id, funding_method, funding_party, collection };
+      const funding = this.#fundingOf(funding_method);
+      const of = { partner, biller_id, platform_batch_id, funding_method, funding, funding_party };
+      group = { ...of, collection };
       this.#groups.set(key, group);
     }
     return group;
+  }
+
+  #fundingOf(funding_method: string): Queue {
+    let queue = this.#funding.get(funding_method);
+    if (queue === undefined) {
+      const room = { places: FUNDING_PLACES, rate: Infinity };
+      queue = new CallQueue(this.#on.times.trialMs, room);
+      this.#funding.set(funding_method, queue);
+    }
+    return queue;
   }
 
   #pump(partner: PartnerCalls<ActivePayment>): void {
@@ -302,7 +317,7 @@ export class Dispatcher {
   // Steps ---------------------------------------------------------------------------------------------------------------
 
   async #fundingStep(payment: ActivePayment): Promise<Next> {
-    return this.#apply(payment, undefined, await this.#funding.ask(payment));
+    return this.#apply(payment, undefined, await fund(this.#on, payment));
   }
 
   /** One call for one payment. Its place is free as soon as the answer arrives, before it is recorded. */

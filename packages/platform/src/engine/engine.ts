@@ -123,7 +123,7 @@ export class Engine {
     this.#run = { lease, stopping };
     await lease.asked;
     // From here on a confirmed payment usually gets a slot of this worker. One that does not is driven as well, from ARRIVALS.
-    await within(clock, FIRST_ROUND_MS, [Promise.resolve(this.#worker?.looked)]);
+    await within(clock, FIRST_ROUND_MS, [this.#worker?.looked]);
   }
 
   /** Finishes or aborts what is in flight, releases ownership and removes the worker from the list; 10 s at most, whatever hangs (F82). */
@@ -135,7 +135,7 @@ export class Engine {
     const worker = this.#worker;
     const { stopMs } = this.#times;
     const { clock } = this.#options;
-    await within(clock, stopMs + UNWIND_MS, [Promise.resolve(worker?.finish(stopMs))]);
+    await within(clock, stopMs + UNWIND_MS, [worker?.finish(stopMs)]);
     // Whatever hangs, it writes nothing more: the slots that its writes name are not this worker's from here on.
     this.#drop();
     await within(clock, RELEASE_MS, [this.#release(worker), run.lease.end()]);

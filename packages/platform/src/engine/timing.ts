@@ -33,11 +33,7 @@ export function alarmOf(clock: Clock, ring: () => void): Alarm {
 }
 
 /** Resolves when all the work is done, or after `ms`, whichever comes first. */
-export async function within(
-  clock: Clock,
-  ms: number,
-  work: readonly Promise<unknown>[],
-): Promise<void> {
+export async function within(clock: Clock, ms: number, work: readonly unknown[]): Promise<void> {
   const late = new AbortController();
   await Promise.race([Promise.all(work), clock.sleep(ms, late.signal)]);
   late.abort();
