@@ -58,7 +58,7 @@ const posted = (account_id: string): string[] =>
     'account_id' in payment && payment.account_id === account_id ? [id] : [],
   );
 
-test('a standby takes over that never had the last payments: none is posted twice, and each is named [PL2 RU5 EE3 EE6 F79]', async (t) => {
+test('a standby takes over that never had the last payments: none is posted twice, and each is named [PL2 RU5 EE3 EE6 F76 F79]', async (t) => {
   const stays = await startTestPlatform(t, secrets);
   // It cannot close what the database took with it.
   const dying = {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Refusal, type ErrorCode } from '@duebridge/contract';
-import { auditOfPayment } from '../store/audit.ts';
 import { ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ACCEPTED_AT, advance, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/operators-acts.ts';
@@ -10,7 +9,6 @@ import { closePayment, type ReviewDependencies } from './review.ts';
 import { scriptedPartner, engineRig, writer } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
-const TOO_HIGH = { code: 'AMOUNT_TOO_HIGH', message: 'The amount is above the limit of $50.' };
 
 /** The word of an operator. */
 const CANCELED = { outcome: 'canceled', evidence: 'ticket 7' } as const;
@@ -24,44 +22,6 @@ const BECAUSE = {
 async function refuses(promise: Promise<unknown>, code: ErrorCode): Promise<void> {
   await assert.rejects(promise, (error) => error instanceof Refusal && error.code === code);
 }
-
-test('a refused payment that the partner does not know is closed as failed, its funds released [ST3 FR1 LV6]', async (t) => {
-  const rig = await engineRig(t);
-  const partner = await scriptedPartner(t);
-  await rig.register('acme', partner.url);
-  partner.script = (seen) => (seen.method === 'PUT' ? { status: 422, json: TOO_HIGH } : undefined);
-  const engine = rig.engine();
-  await engine.start();
-  const { platform_payment_id: id } = await rig.pay(engine, 'acme');
-  await rig.until(id, (row) => row.stage === 'review');
-  const gets = partner.seen.filter((seen) => seen.method === 'GET').length;
-  const closed = await closePayment(rig, id, BECAUSE);
-  assert.deepEqual(
-    [closed.status, closed.failure_reason, closed.review_reason],
-    ['failed', 'The amount is above the limit of $50.', null],
-  );
-  assert.equal(
-    partner.seen.filter((seen) => seen.method === 'GET').length,
-    gets + 1,
-    'the partner is asked at that moment',
-  );
-  await rig.until(id, settled);
-  assert.deepEqual(rig.asked.get(id), ['authorize', 'void']);
-  const end = (await auditOfPayment(rig.database, id)).find(
-    (line) => line.event === 'payment_ended',
-  );
-  assert.equal(end?.actor, 'operator-1');
-  assert.deepEqual(end.detail, {
-    status: 'failed',
-    by: 'operator',
-    review_reason: 'rejected_422_AMOUNT_TOO_HIGH',
-    reason: 'the biller confirmed by phone',
-    approved_by: 'operator-2',
-    evidence: 'not_found',
-  });
-  await refuses(closePayment(rig, id, BECAUSE), 'CONFLICT');
-  await refuses(closePayment(rig, 'never-was', BECAUSE), 'PAYMENT_NOT_FOUND');
-});
 
 for (const [at, ends] of [
   ['processing', ['processing', null, 'declined_after_loss']],
