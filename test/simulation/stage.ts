@@ -115,7 +115,9 @@ export async function setStage(
   const own = later() < 0.3 ? new OwnSystem(world) : undefined;
   const kit = new KitPartner(world, postgres, databaseFaults, 'kit', 'kit-biller', own);
   const slow = new ModelPartner(world, 'slow', 'slow-biller', 'none', draw.between(500, 20_000));
-  const settleMs = trouble === 'forgets' ? draw.between(10_000, 40_000) : draw.between(200, 3_000);
+  // Long enough for what is forgotten, and to be asked for in a loop.
+  const isSlow = trouble === 'forgets' || trouble === 'claims_to_wait';
+  const settleMs = isSlow ? draw.between(10_000, 40_000) : draw.between(200, 3_000);
   const troubled = new ModelPartner(world, 'troubled', 'troubled-biller', trouble, settleMs);
   const sides: readonly SimulatedPartner[] = [kit, slow, troubled];
   const partners = new Map(sides.map((side) => [side.name, { partner: registration(side), side }]));
