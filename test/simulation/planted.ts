@@ -253,7 +253,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS DISTINCT FROM $2) AS is_known',
-    seed: 50,
+    seed: 104,
   },
   {
     name: 'a look-up that failed is taken for one that found nothing',
