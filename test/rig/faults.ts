@@ -15,7 +15,7 @@ import { withBooks } from '../support/paying-load.ts';
 import type { Server } from '../support/processes.ts';
 import { startStandby } from '../support/standby.ts';
 import type { Disk } from './disk.ts';
-import type { Rig } from './rig.ts';
+import { hasFaketime, type Rig } from './rig.ts';
 import { STEPS, type Step } from './steps.ts';
 
 /** A fault. */
@@ -39,9 +39,18 @@ export function faultsOf(disk: Disk | undefined): Fault[] {
     ...STEPS.filter(({ locked }) => locked === true).map(pauseAt),
     ...(['platform', 'kit'] as const).flatMap(databaseFaults),
     ...OTHERS,
+    ...(hasFaketime ? ['+3600', '-3600', '+300'].map(clock) : []),
     ...(disk === undefined
       ? []
       : [fullDisk(disk, 'a table'), fullDisk(disk, 'the log'), powerLoss(disk)]),
+  ];
+}
+
+/** What this machine does not allow, in words. */
+export function notHere(disk: Disk | undefined): string[] {
+  return [
+    ...(hasFaketime ? [] : ['stepped wall clocks: libfaketime is not installed']),
+    ...(disk === undefined ? ['a full disk, power loss: this user may not mount one'] : []),
   ];
 }
 
@@ -221,6 +230,19 @@ export function failover(standby: Awaited<ReturnType<typeof startStandby>>): Fau
         proxy.upstream = { host: '127.0.0.1', port: standby.port };
       }
       rig.databasePort = standby.port;
+      return true;
+    },
+  };
+}
+
+function clock(seconds: string): Fault {
+  return {
+    name: `the wall clock of one host of each side steps by ${seconds} s`,
+    kind: 'clock steps',
+    async run(rig) {
+      writeFileSync(rig.clockFile, seconds);
+      // The library reads the time again after a second.
+      await pause(3_500);
       return true;
     },
   };

@@ -3,7 +3,7 @@
  * round lets customers pay while one fault happens, heals, waits until everything has come to its end, and compares the two sides. What
  * the messages between them may do is the simulator's: here are the faults that only processes, disks and servers have.
  */
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientKeyGrant } from '@duebridge/contract';
@@ -23,6 +23,9 @@ const ADMIN = { authorization: 'Bearer admin-key-of-the-crash-rig' };
 const REST_MS = 500;
 /** Lines that the kit imports at once. */
 const LINES = 1_000;
+/** Debian's library that fakes the wall clock of one process. */
+const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
+export const hasFaketime = existsSync(FAKETIME);
 
 type Side = 'platform' | 'kit';
 
@@ -37,6 +40,8 @@ export class Rig {
   /** Before the database of each side, and before the kits. */
   readonly proxies: Readonly<Record<Side | 'network', PostgresProxy>>;
   readonly servers: Record<Side, readonly Server[]> = { platform: [], kit: [] };
+  /** Wall clocks of the second worker and the second kit, where libfaketime is installed. */
+  readonly clockFile: string;
   #client: Client | undefined;
   readonly #acknowledged = new Map<string, string>();
   readonly #closing = new AbortController();
@@ -47,6 +52,7 @@ export class Rig {
     this.random = seededRandom(seed);
     this.postgres = postgres;
     this.databasePort = Number(new URL(postgres.url).port);
+    this.clockFile = join(folder, 'clock');
     const server = { host: '127.0.0.1', port: this.databasePort };
     let turn = 0;
     const nextKit = () => {
@@ -107,6 +113,7 @@ export class Rig {
       await books.query('ALTER SYSTEM SET wal_recycle = off');
       await books.query('SELECT pg_reload_conf()');
     });
+    writeFileSync(this.clockFile, '+0');
     const [ours, theirs, network] = await Promise.all(
       (['platform', 'kit', 'network'] as const).map((name) => this.proxies[name].listen()),
     );
@@ -148,12 +155,19 @@ export class Rig {
     this.#client = { platformUrl: '', ...granted };
   }
 
-  /** Two processes of a side. */
+  /** Two processes of a side. The second runs on a host whose clock may step. */
   async #pair(
     side: Side,
     adminPort: number,
     env: Readonly<Record<string, string>>,
   ): Promise<readonly Server[]> {
+    const fakeTime = {
+      LD_PRELOAD: FAKETIME,
+      FAKETIME_TIMESTAMP_FILE: this.clockFile,
+      FAKETIME_CACHE_DURATION: '1',
+      FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      DONT_FAKE_MONOTONIC: '1',
+    };
     const servers: Server[] = [];
     for (const isFirst of [true, false]) {
       servers.push(
@@ -165,6 +179,7 @@ export class Rig {
             DUEBRIDGE_ADMIN_KEY: ADMIN.authorization.slice('Bearer '.length),
             DUEBRIDGE_DATA_DIR: this.folder,
             LOG_LEVEL: 'warn',
+            ...(isFirst || !hasFaketime ? {} : fakeTime),
             ...env,
           },
           logFile: join(this.folder, `${side}-${servers.length + 1}.log`),
@@ -195,9 +210,10 @@ export class Rig {
     return { reached, payments: acknowledged.size };
   }
 
-  /** Ends every fault: proxies forward again, stopped processes continue, dead ones are restarted. */
+  /** Ends every fault: proxies forward again, stopped processes continue, dead ones are restarted, clocks are reset. */
   async heal(): Promise<void> {
     for (const proxy of Object.values(this.proxies)) proxy.heal();
+    writeFileSync(this.clockFile, '+0');
     await Promise.all(
       this.#all().map(async (server) => {
         server.signal('SIGCONT');

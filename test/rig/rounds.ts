@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { readWords, whole } from '../../scripts/words.ts';
 import { startStandby } from '../support/standby.ts';
 import { Disk } from './disk.ts';
-import { failover, faultsOf, type Fault } from './faults.ts';
+import { failover, faultsOf, notHere, type Fault } from './faults.ts';
 import { Rig } from './rig.ts';
 
 const HELP = `Usage: node test/rig/rounds.ts [--rounds ROUNDS] [--seed SEED] [--only TEXT]
@@ -53,8 +53,7 @@ try {
   disk?.remove();
   if (!isBroken) rmSync(folder, { recursive: true, force: true });
 }
-// Only root may mount one.
-if (disk === undefined) console.log(JSON.stringify({ not_here: 'a full disk, power loss' }));
+console.log(JSON.stringify({ not_here: notHere(disk) }));
 process.exit(isBroken ? 1 : 0);
 
 async function report({ name, kind, run }: Fault): Promise<void> {
