@@ -260,7 +260,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 18,
+    seed: 49,
   },
   {
     name: 'a living replica is taken for dead',

@@ -214,7 +214,6 @@ async function openServices(ground: Ground): Promise<Services> {
     ...base,
     sealer,
     adapters: offersSandbox ? [sandbox, ...adapters] : adapters,
-    former: offersSandbox ? [] : [sandbox],
     publicUrl: config.publicUrl,
   });
   const engine = new Engine({ ...base, leaseDatabase: heartbeat, registry, client, funding });

@@ -65,10 +65,10 @@ export class Engine {
     this.#steady = steadyClock(clock);
     this.#workers = new WorkerList(leaseDatabase, clock, this.#times.leaseMs);
     this.#metrics = engineMetrics(options.metrics, {
-      leaseAgeMs: () => this.#run?.lease.ageMs ?? 0,
-      stalledMs: () => this.#worker?.dispatcher.stalledMs() ?? 0,
-      slots: () => this.#worker?.slots ?? 0,
-      inFlight: () => this.#worker?.dispatcher.size ?? 0,
+      lease_age_seconds: () => (this.#run?.lease.ageMs ?? 0) / 1_000,
+      oldest_due_call_seconds: () => (this.#worker?.dispatcher.stalledMs() ?? 0) / 1_000,
+      slots_owned: () => this.#worker?.slots ?? 0,
+      payments_in_flight: () => this.#worker?.dispatcher.size ?? 0,
     });
   }
 

@@ -3,11 +3,16 @@ import test from 'node:test';
 import { createMetrics } from '@duebridge/runtime';
 import { engineMetrics } from './metrics.ts';
 
-const NOTHING = { leaseAgeMs: () => 0, stalledMs: () => 0, slots: () => 0, inFlight: () => 0 };
+const GAUGES = {
+  lease_age_seconds: () => 2.5,
+  oldest_due_call_seconds: () => 0,
+  slots_owned: () => 0,
+  payments_in_flight: () => 7,
+};
 
 test('/metrics stays small with 5,000 partners and counts every one of them', async () => {
   const metrics = createMetrics({ processFigures: false });
-  const engine = engineMetrics(metrics, NOTHING);
+  const engine = engineMetrics(metrics, GAUGES);
   for (let index = 0; index < 5_000; index += 1) {
     const partner_id = `a-partner-with-quite-a-long-name-${index}`;
     for (const outcome of ['processing', 'ended', 'unknown_timeout']) {
@@ -32,7 +37,7 @@ test('/metrics stays small with 5,000 partners and counts every one of them', as
 
 test('dashboards and alerts find each figure under its name and labels, in seconds', async () => {
   const metrics = createMetrics({ processFigures: false });
-  const engine = engineMetrics(metrics, { ...NOTHING, inFlight: () => 7, leaseAgeMs: () => 2_500 });
+  const engine = engineMetrics(metrics, GAUGES);
   engine.submitted('acme', 'processing');
   engine.submitted('acme', 'processing');
   engine.polled('acme', 'ended');

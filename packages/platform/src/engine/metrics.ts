@@ -32,17 +32,19 @@ function kindLabel(kind: string): string {
 }
 
 /** What is read on each scrape. */
-interface Now {
-  readonly leaseAgeMs: () => number;
-  readonly stalledMs: () => number;
-  readonly slots: () => number;
-  readonly inFlight: () => number;
-}
+const GAUGES = {
+  lease_age_seconds:
+    'Time since the worker of this process last proved its lease; it relies on one for 7 s',
+  oldest_due_call_seconds:
+    'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
+  slots_owned: 'Slots that the worker of this process owns, of 1,024 that all share',
+  payments_in_flight: 'Payments driven by this worker',
+};
 
-/** Registers the metrics; without `metrics`, counts for nobody. */
+/** Registers the metrics, with what gives each gauge; without `metrics`, counts for nobody. */
 export function engineMetrics(
   metrics: Metrics = createMetrics({ processFigures: false }),
-  now: Now,
+  gauges: Readonly<Record<keyof typeof GAUGES, () => number>>,
 ) {
   const labelOf = partnerLabels();
   const counter = (name: string, help: string, label: string) => {
@@ -50,25 +52,8 @@ export function engineMetrics(
     return (partner_id: string, value: string): void =>
       made.inc({ partner_id: labelOf(partner_id), [label]: value });
   };
-  const gauges: readonly [name: string, help: string, read: () => number][] = [
-    [
-      'lease_age_seconds',
-      'Time since the worker of this process last proved its lease; it relies on one for 7 s',
-      () => now.leaseAgeMs() / 1_000,
-    ],
-    [
-      'oldest_due_call_seconds',
-      'How long a due call has waited although it could have started; /readyz fails beyond 60 s',
-      () => now.stalledMs() / 1_000,
-    ],
-    [
-      'slots_owned',
-      'Slots that the worker of this process owns, of 1,024 that all share',
-      now.slots,
-    ],
-    ['payments_in_flight', 'Payments driven by this worker', now.inFlight],
-  ];
-  for (const [name, help, read] of gauges) metrics.gauge(`duebridge_${name}`, help, [], read);
+  for (const [name, read] of Object.entries(gauges))
+    metrics.gauge(`duebridge_${name}`, GAUGES[name as keyof typeof GAUGES], [], read);
   const breaches = counter(
     'duebridge_partner_breaches_total',
     'Answers that violate the interface',

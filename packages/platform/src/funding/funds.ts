@@ -46,6 +46,7 @@ import type {
   RefundPart,
 } from './adapter.ts';
 import { applyEvent } from './apply-event.ts';
+import { sandbox } from './sandbox.ts';
 import { forgetSaved, openSaved, savedCustomer, type Saver } from './saved.ts';
 import { sweepFunds } from './sweep.ts';
 
@@ -148,8 +149,6 @@ export interface FundsOptions {
   readonly log: Log;
   readonly metrics?: Metrics;
   readonly adapters: readonly FundingAdapter[];
-  /** Not offered any more, and kept for the payments that used them. */
-  readonly former?: readonly FundingAdapter[];
   /** The public listener's address as browsers reach it, for returns from a redirect. */
   readonly publicUrl?: string | undefined;
 }
@@ -172,11 +171,12 @@ export class Funds {
   readonly #references: GroupCommit<{ id: string; reference: string }, boolean>;
 
   constructor(on: FundsOptions) {
-    const { adapters, former = [] } = on;
+    const { adapters } = on;
     this.#on = on;
     this.adapters = adapters;
     this.#clock = steadyClock(on.clock);
-    const known = [...adapters, ...former];
+    // Where it is not offered any more, payments that used it are still there.
+    const known = [sandbox, ...adapters];
     this.#byName = new Map(known.map((adapter) => [adapter.name, adapter]));
     this.#byMethod = new Map(
       known.flatMap((adapter) =>

@@ -12,7 +12,7 @@
  * channel may have it; `sent`: the channel has it, or people do; `paid`; `returned`: it was refused, or sent back. A `carried` one has
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
-import { formatCents, Refusal, type Mode, type RemittanceView } from '@duebridge/contract';
+import { conflict, formatCents, type Mode, type RemittanceView } from '@duebridge/contract';
 import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sealer } from '../partners/seal.ts';
@@ -211,7 +211,6 @@ export function payOut(
   biller_id: string,
   { reason, actor, now }: { readonly reason: string; readonly actor: string; readonly now: number },
 ): Promise<string> {
-  const conflict = (message: string): Refusal => new Refusal('CONFLICT', { message });
   type Batch = Pick<ClosedBatch, 'platform_batch_id'>;
   return database.transaction(async (tx) => {
     const open = await tx.query<Batch>(unremittedStatement, [partner_id]);

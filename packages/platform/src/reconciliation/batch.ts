@@ -106,9 +106,9 @@ export async function batchFor(database: Database, partner: Partner, now: number
     const opened = await find();
     if (opened !== undefined) return opened;
   }
-  throw new Refusal('CONFLICT', {
-    message: `${MAX_ENDED_EARLY} batches of this window were ended early: wait for the next window`,
-  });
+  throw conflict(
+    `${MAX_ENDED_EARLY} batches of this window were ended early: wait for the next window`,
+  );
 }
 
 /** Batches of one window that somebody may end before its time, in test mode. */
