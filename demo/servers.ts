@@ -29,7 +29,7 @@ import {
 } from '@duebridge/runtime';
 import { bearer, call } from './admin.ts';
 import { consoleTicket } from './console-ticket.ts';
-import { startDemoSite, type DemoAccount as SiteAccount } from './site/server.ts';
+import { startDemoSite } from './site/server.ts';
 
 /** Ports of decision 27, as offsets from the platform's port. */
 const OFFSETS = { platform: 0, 'platform admin': 1, biller: 100, 'biller admin': 101, site: 200 };
@@ -194,7 +194,7 @@ async function openAll(
     billerName: NAME,
     accounts: Object.entries(SHOWN).flatMap(([account_id, about]) => {
       const account = accounts.find((one) => one.account_id === account_id);
-      return account === undefined ? [] : [customerOf(account, about)];
+      return account === undefined ? [] : [{ ...customerOf(account), account_id, about }];
     }),
     readBalance: ({ account_id }) => balanceOf(account_id),
   });
@@ -240,14 +240,11 @@ function accountsIn(csv: string): DemoAccount[] {
   });
 }
 
-/** An account's customer, as the site knows them. */
-function customerOf(account: DemoAccount, about: string): SiteAccount {
-  const { account_id, first_name, last_name } = account;
+/** An account's customer, as the biller knows them. */
+export function customerOf({ first_name, last_name }: DemoAccount) {
   return {
-    account_id,
     first_name,
     last_name,
-    about,
     email: 'customer@example.com',
     phone_number: '+15125550100',
     address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },

@@ -12,7 +12,7 @@ import {
 } from '@duebridge/contract';
 import { bearer, call, repeated } from './admin.ts';
 import { remitBatch } from './money.ts';
-import type { Demo, DemoAccount } from './servers.ts';
+import { customerOf, type Demo, type DemoAccount } from './servers.ts';
 
 /** Takes a line of the story: time in milliseconds since its start, event and result. */
 export type Tell = (at: number, what: string, says: string) => void;
@@ -30,15 +30,6 @@ const AMOUNT_IN_CENTS = 2_500;
 /** Bills smaller than this are skipped, so that the payment changes the balance visibly. */
 const SMALLEST_BILL_IN_CENTS = 500;
 
-/** The fictitious customer whose details the partner posts. */
-const CUSTOMER = {
-  first_name: 'Ada',
-  last_name: 'Lovelace',
-  email: 'ada@example.com',
-  phone_number: '+15125550100',
-  address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
-} as const;
-
 /** Runs the story step by step. Throws when a call is refused or the payment does not end in time. */
 export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
   const begin = performance.now();
@@ -52,7 +43,7 @@ export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
       'POST',
       `${demo.platform.url}/v1/sbi/token`,
       { 'x-client-id': client_id, 'x-api-key': api_key },
-      { ...CUSTOMER, external_identifiers: { biller_id, account_id } },
+      { ...customerOf(account), external_identifiers: { biller_id, account_id } },
     );
     const tokenAt = now();
     const grant = await call<FlowSessionGrant>('POST', `${flow}/session`, bearer(token), {});

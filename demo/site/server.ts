@@ -17,13 +17,8 @@ import { fastify, type FastifyReply } from 'fastify';
 import { accountBody, escape } from './account-page.ts';
 
 /** A customer of the biller, already signed in for the demo. */
-export interface DemoAccount {
+export interface DemoAccount extends Omit<TokenRequest, 'balance' | 'external_identifiers'> {
   readonly account_id: string;
-  readonly first_name: string;
-  readonly last_name: string;
-  readonly email: string;
-  readonly phone_number: string;
-  readonly address: TokenRequest['address'];
   /** What this account shows, in a few words. */
   readonly about?: string;
 }
