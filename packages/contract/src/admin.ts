@@ -277,7 +277,6 @@ export type PaymentPage = Static<typeof PaymentPage>;
 
 /** Every action of an operator states a reason (EE8). */
 export const OperatorReason = t.strictObject({ reason: t.text('Why; kept in the audit.') });
-export type OperatorReason = Static<typeof OperatorReason>;
 
 /** The last comparison of a batch with its partner: what the partner said, beside what we say (decision 26). */
 export const BatchComparison = Type.Object({

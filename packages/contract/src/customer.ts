@@ -14,7 +14,6 @@ export const Address = Type.Object({
   state: Type.String({ pattern: '^[A-Za-z]{2}$', description: 'Two letters, such as TX (LI1).' }),
   zip: t.text('ZIP code.'),
 });
-export type Address = Static<typeof Address>;
 
 /** TR3. A balance may be negative: a credit. */
 export const Balance = Type.Object(

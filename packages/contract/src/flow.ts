@@ -20,10 +20,6 @@ export const FlowSessionRequest = t.partial({
     description:
       'The partner that the page is shown for; refused when that registration is test and the token is live, or the other way round.',
   }),
-  continues: Type.String({
-    maxLength: 256,
-    description: 'Ignored: pages of earlier versions send it.',
-  }),
 });
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
 
@@ -252,7 +248,6 @@ export const FlowPaymentRequest = t.strictObject({
       description:
         "The processor's own name for what the customer entered in the method's page. Never a card or bank number.",
     }),
-    replaces: t.platformPaymentId('Ignored: pages of earlier versions send it.'),
     repeated: Type.Literal(true, {
       description:
         'The same confirm was sent before and not answered: the partner may have the payment already.',

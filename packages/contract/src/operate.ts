@@ -220,10 +220,8 @@ export const PaymentFilterFields = {
   to: day('Confirmed before this instant.'),
 };
 
-/** Orders of a list of payments. */
-export const PAYMENT_SORTS = ['newest', 'oldest'] as const;
-export type PaymentSort = (typeof PAYMENT_SORTS)[number];
-const sort = Type.Optional(t.oneOf(PAYMENT_SORTS, 'Default: `newest`.'));
+/** The order of a list of payments. */
+const sort = Type.Optional(t.oneOf(['newest', 'oldest'], 'Default: `newest`.'));
 
 export const PaymentQuery = t.strictObject({
   ...PaymentFilterFields,

@@ -5,10 +5,13 @@ import type { Language } from './i18n.ts';
 import { billerOf } from './site.ts';
 import type { Screen, ScreenOf } from './state.ts';
 
-/** The props of every screen: its own part of the state. */
-export interface Props<N extends Screen['name']> {
+/** The props of what acts and speaks. */
+export interface Acting {
   readonly flow: Flow;
   readonly words: Language;
+}
+/** The props of every screen: its own part of the state. */
+export interface Props<N extends Screen['name']> extends Acting {
   readonly screen: ScreenOf<N>;
 }
 
@@ -46,12 +49,9 @@ export function leaveLabel(flow: Flow, { say }: Language, word: 'close' | 'done'
 }
 
 /** The button that leaves the page, until it was pressed: a frame in the site's own page stays there. */
-export function Leave(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly kind?: 'main' | undefined;
-  readonly word?: 'done';
-}): VNode | null {
+export function Leave(
+  props: Acting & { readonly kind?: 'main' | undefined; readonly word?: 'done' },
+): VNode | null {
   const { flow, words, kind, word = 'close' } = props;
   if (flow.state.left) return null;
   return (

@@ -3,9 +3,7 @@ import type { FlowAction, FlowFundingMethod } from '@duebridge/contract';
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { FromFund, ToFund } from '../fund/messages.ts';
-import type { Flow } from './flow.ts';
-import type { Language } from './i18n.ts';
-import { Press } from './elements.tsx';
+import { Press, type Acting } from './elements.tsx';
 import { methodsFor, type Bill } from './state.ts';
 
 /** A processor that has not answered a press of Pay within this time is told as slow, and the customer can press again. */
@@ -13,15 +11,16 @@ const ANSWER_MS = 60_000;
 /** If a processor's fields are not shown within this time, the page reports them as missing. */
 const SLOW_MS = 15_000;
 
-/** The processor's page in a frame. While it is shown it answers `flow.instrument`, or pays by a button of its own. */
-export function FundingFrame(props: {
-  readonly flow: Flow;
-  readonly words: Language;
+interface Paying extends Acting {
   readonly method: FlowFundingMethod;
   readonly amount: number;
-  /** The data of a step-up that the customer has to do. */
-  readonly act?: string | undefined;
-}): VNode {
+}
+
+/**
+ * The processor's page in a frame. While it is shown it answers `flow.instrument`, or pays by a button of its own. `act`: the data of a
+ * step-up that the customer has to do.
+ */
+export function FundingFrame(props: Paying & { readonly act?: string | undefined }): VNode {
   const { flow, words, method, amount, act } = props;
   // What the customer has to do is shown in full, whatever method they paid by.
   const express = method.express === true && act === undefined;
@@ -109,12 +108,7 @@ export function FundingFrame(props: {
 }
 
 /** The buttons of wallets. Where the device can have none, nothing of the processor is loaded to find out. */
-export function Express(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly bill: Bill;
-  readonly amount: number;
-}): VNode {
+export function Express(props: Omit<Paying, 'method'> & { readonly bill: Bill }): VNode {
   const { bill, amount } = props;
   const mayBe = 'ApplePaySession' in window || 'PaymentRequest' in window;
   return (
@@ -127,13 +121,7 @@ export function Express(props: {
 }
 
 /** What the customer has to do before the payment is sent. */
-export function Act(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly method: FlowFundingMethod;
-  readonly amount: number;
-  readonly action: FlowAction;
-}): VNode {
+export function Act(props: Paying & { readonly action: FlowAction }): VNode {
   const { action, words } = props;
   const [blocked, setBlocked] = useState(false);
   if (action.kind === 'step_up') return <FundingFrame {...props} act={action.data} />;

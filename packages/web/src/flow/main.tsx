@@ -9,7 +9,7 @@ import { themeProperties } from './appearance.ts';
 import { Flow } from './flow.ts';
 import { loadLanguage, type Language } from './i18n.ts';
 import { Amount } from './amount.tsx';
-import { billerName, leaveLabel, Press, type Props } from './elements.tsx';
+import { billerName, leaveLabel, Press, type Acting, type Props } from './elements.tsx';
 import { Receipt, Status } from './outcome.tsx';
 import { Loading, ProblemScreen, problemWords, Review } from './screens.tsx';
 import type { Begun } from './first.ts';
@@ -223,11 +223,7 @@ function Trust(props: {
 }
 
 /** Shown beside any screen: the state of the connection, the end of the session, closing while sending. */
-function Notices(props: {
-  readonly flow: Flow;
-  readonly words: Language;
-  readonly state: State;
-}): VNode {
+function Notices(props: Acting & { readonly state: State }): VNode {
   const { flow, words, state } = props;
   const { say } = words;
   const { screen } = state;
