@@ -1,4 +1,7 @@
-/** What a newcomer gets wrong first: an install without scripts (`ignore-scripts=true`, as many companies set it), and a misspelt word. */
+/**
+ * What a newcomer gets wrong first: an install without scripts (`ignore-scripts=true`, as many companies set it) or without development
+ * packages (`npm ci --omit=dev`), and a misspelt word.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -13,15 +16,35 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
 
-test('the two commands say in one sentence what an install without scripts lacks', (t) => {
+/** A folder with one of these scripts, as an install has it before anything is built. */
+function installed(t: TestContext, name: string): { folder: string; script: string } {
   const folder = mkdtempSync(join(tmpdir(), 'duebridge-installed-'));
   t.after(() => rmSync(folder, { recursive: true }));
   mkdirSync(join(folder, 'scripts'));
   mkdirSync(join(folder, 'packages/web/dist'), { recursive: true });
-  const check = join(folder, 'scripts/installed.mjs');
-  copyFileSync(new URL('installed.mjs', import.meta.url), check);
+  const script = join(folder, 'scripts', name);
+  copyFileSync(new URL(name, import.meta.url), script);
+  return { folder, script };
+}
+
+test('an install without development packages succeeds, and says that the pages are not built', (t) => {
+  const { folder, script } = installed(t, 'prepare.mjs');
+  writeFileSync(join(folder, 'packages/web/package.json'), '{}');
+  const run = (): { status: number | null; stdout: string } =>
+    spawnSync(process.execPath, [script], { encoding: 'utf8', timeout: 180_000 });
+  const bare = run();
+  assert.equal(bare.status, 0);
+  assert.match(bare.stdout, /^The payment pages are not built, .*npm run build once/);
+  // With pages that were built elsewhere there is nothing to say.
+  writeFileSync(join(folder, 'packages/web/dist/manifest.json'), '{}');
+  const { status, stdout } = run();
+  assert.deepEqual([status, stdout], [0, '']);
+});
+
+test('the two commands say in one sentence what an install without scripts lacks', (t) => {
+  const { folder, script: check } = installed(t, 'installed.mjs');
   writeFileSync(join(folder, 'main.mjs'), "console.log('it runs')");
   const older = `data:text/javascript,${encodeURIComponent(
     "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })",

@@ -124,37 +124,14 @@ test('a logo of a biller is registered from a file, and removed', async () => {
   await rm(directory, { recursive: true });
 });
 
-test('the commands’ output is enough to get from key issue to a paid bill', async () => {
-  partner.endings.set('a1', { status: 'succeeded', posted_at: new Date().toISOString() });
+test('a key that one command issues works until another revokes it', async () => {
   const grant = (await json('key issue --partner water')) as Record<string, string>;
   const credentials = { 'x-client-id': grant['client_id']!, 'x-api-key': grant['api_key']! };
-  const { session } = await platform.session(credentials, 'a1');
-  const made = await platform.confirm(session, { amount_in_cents: 777 });
-  const id = String(made.body['platform_payment_id']);
-  assert.equal((await platform.ended(session, id)).status, 'succeeded');
-
-  const page = (await json('payments --status succeeded --partner water')) as {
-    payments: { platform_payment_id: string; platform_batch_id: string }[];
-  };
-  assert.equal(page.payments[0]?.platform_payment_id, id);
-  assert.deepEqual(await json('payments --status overdue'), { payments: [], next_cursor: null });
-  const table = await run('payments');
-  assert.match(table.out, new RegExp(`${id} +succeeded +ended +water`));
-  const detail = await run(`payment show ${id}`);
-  assert.match(detail.out, /payment_created/);
-  const batch = page.payments[0].platform_batch_id;
-  const statement = (await json(`batch show ${batch}`)) as { statement: { count: number } };
-  assert.equal(statement.statement.count, 1);
-  assert.match((await run('batch --partner water')).out, new RegExp(batch));
-  const agreed = await run(`reconcile ${batch}`);
-  assert.equal(agreed.code, 0, agreed.said);
-  assert.match(agreed.out, /^1 payment was compared .*: no differences\.$/m);
-
+  assert.equal((await platform.token(credentials)).status, 200);
   const { keys } = (await json('key list --partner water')) as { keys: { key_id: string }[] };
   assert.equal(keys[0]?.key_id, grant['key_id']);
   assert.equal((await run(`key revoke ${grant['key_id']} --partner water`)).code, 0);
   assert.equal((await platform.token(credentials)).status, 401);
-  assert.ok(((await json('audit')) as { entries: object[] }).entries.length > 0);
 });
 
 test('everything that is missing is named in one sentence, and so is what does not belong together', async () => {

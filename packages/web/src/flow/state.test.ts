@@ -69,19 +69,6 @@ const screenOf = (state: State): string => state.screen.name;
 const payable = ({ screen }: State): number | undefined =>
   screen.name === 'review' ? amountOf(screen.bill) : undefined;
 
-test('a bill is reviewed, confirmed, sent, followed to its receipt', () => {
-  const way: Move[] = [
-    read(),
-    chooses(17_084),
-    sends('sends'),
-    hears(payment()),
-    hears(payment({ progress: 'accepted' })),
-    hears(payment({ status: 'succeeded', progress: 'ended' })),
-  ];
-  const names = way.map((_, index) => screenOf(after(...way.slice(0, index + 1))));
-  assert.deepEqual(names, ['review', 'review', 'review', 'status', 'status', 'receipt']);
-});
-
 test('a late answer does not change a payment that has ended [RU2]', () => {
   for (const status of ['succeeded', 'failed', 'canceled'] as const) {
     const ended = after(read(), hears(payment({ status, progress: 'ended' })));
