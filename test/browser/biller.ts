@@ -4,20 +4,12 @@
  */
 import { pathToFileURL } from 'node:url';
 import type { Balance } from '@duebridge/contract';
-import type { DemoSiteOptions } from '../../demo/site/server.ts';
-import type { BothSides, PartnerSide, PlatformSide } from '../support/both-sides.ts';
-import { call, type Client } from '../support/customer.ts';
+import type { BothSides } from '../support/both-sides.ts';
+import { call } from '../support/customer.ts';
 
 const KEY = 'the-key-that-the-biller-chose';
 
-export interface Biller {
-  readonly partner: PartnerSide;
-  readonly platform: PlatformSide;
-  readonly client: Client;
-  readonly siteOptions: DemoSiteOptions;
-  /** What an account owes now. */
-  due(account_id: string): Promise<number | undefined>;
-}
+export type Biller = Awaited<ReturnType<typeof startBiller>>;
 
 /** Starts both sides. `due`: what each account owes, in dollars; `ports`: of its sites on this machine, the demo's first. */
 export async function startBiller(
@@ -26,7 +18,7 @@ export async function startBiller(
   due: Readonly<Record<string, string>>,
   ports: readonly number[],
   config: Parameters<BothSides['platform']>[0] = {},
-): Promise<Biller> {
+) {
   const partner = await sides.partner({
     auth: { method: 'key', header: 'x-api-key', keys: [KEY] },
     billers: [{ biller_id: 'acme', max_amount_in_cents: 100_000 }],
@@ -74,8 +66,9 @@ export async function startBiller(
         phone_number: '+15125550100',
         address: { address_line_1: '1 Main St', city: 'Austin', state: 'TX', zip: '78701' },
       })),
-      readBalance: ({ account_id }) => balanceOf(account_id),
+      readBalance: ({ account_id }: { readonly account_id: string }) => balanceOf(account_id),
     },
-    due: async (account_id) => (await balanceOf(account_id)).amount_due_in_cents,
+    /** What an account owes now. */
+    due: async (account_id: string) => (await balanceOf(account_id)).amount_due_in_cents,
   };
 }

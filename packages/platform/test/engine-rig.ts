@@ -6,13 +6,7 @@ import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
-import {
-  served,
-  testDatabase,
-  until,
-  type Cleanup,
-  type TestDatabase,
-} from '@duebridge/runtime/testing';
+import { served, testDatabase, until, type Cleanup } from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
 import { Engine } from '../src/engine/engine.ts';
 import type { FundingAdapter, PreparedOrder } from '../src/funding/adapter.ts';
@@ -20,9 +14,9 @@ import { Funds } from '../src/funding/funds.ts';
 import type { FundingCallOptions } from '../src/funding.ts';
 import { sandbox } from '../src/funding/sandbox.ts';
 import { migrations } from '../src/migrations.ts';
-import { createPartnerClient, type PartnerClient } from '../src/partners/client.ts';
+import { createPartnerClient } from '../src/partners/client.ts';
 import { openSealer } from '../src/partners/seal.ts';
-import { openPartnerRegistry, type PartnerRegistry } from '../src/partners/registry.ts';
+import { openPartnerRegistry } from '../src/partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow } from '../src/store/payments.ts';
 import type { Writer } from '../src/store/steps.ts';
 
@@ -238,26 +232,7 @@ export function sandboxFunds(database: Database, asked = new Map<string, string[
 }
 
 /** An engine's surroundings. */
-export interface EngineRig {
-  readonly database: TestDatabase;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
-  readonly funding: Funds;
-  /** What the sandbox was asked for each payment, each act once. */
-  readonly asked: ReadonlyMap<string, readonly string[]>;
-  /** An engine of its own worker over the same database; stopped before the database goes. */
-  engine(options?: Partial<ConstructorParameters<typeof Engine>[0]>): Engine;
-  /** Registers a partner with a static key; gives its id. */
-  register(
-    partner_id: string,
-    base_url: string,
-    more?: Partial<PartnerRegistration>,
-  ): Promise<void>;
-  /** Commits a payment owned by the engine and hands it over. */
-  pay(engine: Engine, partner_id: string, more?: Partial<PayOptions>): Promise<PaymentRow>;
-  /** Waits until the payment is as wanted. */
-  until(id: string, wanted: (row: PaymentRow) => boolean): Promise<PaymentRow>;
-}
+export type EngineRig = Awaited<ReturnType<typeof engineRig>>;
 
 /** What a test's payment may have of its own. */
 export interface PayOptions {
@@ -271,7 +246,7 @@ export interface PayOptions {
 export async function engineRig(
   cleanup: Cleanup,
   options: { log?: Log; url?: never; icuLocale?: string } = {},
-): Promise<EngineRig> {
+) {
   const { icuLocale } = options;
   const database = await testDatabase(cleanup, {
     migrations,
@@ -299,8 +274,10 @@ export async function engineRig(
     registry,
     client,
     funding,
+    /** What the sandbox was asked for each payment, each act once. */
     asked,
-    engine(more = {}) {
+    /** An engine of its own worker over the same database; stopped before the database goes. */
+    engine(more: Partial<ConstructorParameters<typeof Engine>[0]> = {}): Engine {
       const engine = new Engine({
         database,
         registry,
@@ -314,7 +291,12 @@ export async function engineRig(
       database.closing(() => engine.stop());
       return engine;
     },
-    async register(partner_id, base_url, more = {}) {
+    /** Registers a partner with a static key. */
+    async register(
+      partner_id: string,
+      base_url: string,
+      more: Partial<PartnerRegistration> = {},
+    ): Promise<void> {
       await registry.add(
         {
           partner_id,
@@ -330,7 +312,12 @@ export async function engineRig(
         'test',
       );
     },
-    async pay(engine, partner_id, more = {}) {
+    /** Commits a payment owned by the engine and hands it over. */
+    async pay(
+      engine: Engine,
+      partner_id: string,
+      more: Partial<PayOptions> = {},
+    ): Promise<PaymentRow> {
       const partner = await registry.get(partner_id);
       assert(partner);
       const order = {
@@ -354,7 +341,8 @@ export async function engineRig(
       engine.take(row);
       return row;
     },
-    until: (id, wanted) =>
+    /** Waits until the payment is as wanted. */
+    until: (id: string, wanted: (row: PaymentRow) => boolean): Promise<PaymentRow> =>
       until(`payment ${id} as it is wanted`, async () => {
         const row = await findPayment(database, id);
         assert(row);

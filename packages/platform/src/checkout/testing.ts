@@ -18,12 +18,7 @@ import type {
   PartnerView,
 } from '@duebridge/contract';
 import { createLogger } from '@duebridge/runtime';
-import {
-  ACQUIRE_MS,
-  testDatabase,
-  type Cleanup,
-  type TestDatabase,
-} from '@duebridge/runtime/testing';
+import { ACQUIRE_MS, testDatabase, type Cleanup } from '@duebridge/runtime/testing';
 import { scriptedPartner } from '../../test/engine-rig.ts';
 import type { PlatformConfig } from '../config.ts';
 import { migrations } from '../migrations.ts';
@@ -47,52 +42,7 @@ export interface Sending {
 }
 
 /** A platform under test. */
-export interface TestPlatform extends Platform {
-  readonly database: TestDatabase;
-  readonly dataDirectory: string;
-  /** Every line logged so far. */
-  readonly logged: string[];
-  /** Calls the public listener. */
-  call(method: string, path: string, sending?: Sending): Promise<Answer>;
-  /** Calls the admin listener, with the admin key unless told otherwise; a text is sent as a CSV file. */
-  admin(
-    method: string,
-    path: string,
-    body?: unknown,
-    headers?: Readonly<Record<string, string>>,
-  ): Promise<Answer>;
-  /** Adds an operator with one key. */
-  operator(
-    operator_id: string,
-    role: string,
-    more?: Partial<OperatorRegistration>,
-  ): Promise<OperatorKeyGrant>;
-  /** Registers a partner: a plain biller `water` unless told otherwise. */
-  register(partner: TestPartner, change?: Partial<PartnerRegistration>): Promise<PartnerView>;
-  /** A fresh client of a partner, as the headers of a token request. */
-  credentials(partner_id: string): Promise<Record<string, string>>;
-  /** Asks for a token. */
-  token(credentials: Record<string, string>, body?: unknown): Promise<Answer>;
-  /** Opens a session for an account, with a customer of that name: token and exchange. */
-  session(
-    credentials: Record<string, string>,
-    account_id: string,
-    email?: string,
-  ): Promise<FlowSessionGrant & { token: string }>;
-  /** Confirms 5.00 dollars through the sandbox, or as `change` says, under the id that came with the bill of the session. */
-  confirm(session: string, change?: object): Promise<Answer>;
-  /** Reads the bill again for the id of the next payment, which the next `confirm` takes. */
-  next(session: string): Promise<string>;
-  /** Confirms a payment of a customer of its own, through the sandbox. */
-  pay(
-    credentials: Record<string, string>,
-    account_id: string,
-    email: string,
-    amount_in_cents: number,
-  ): Promise<{ readonly id: string; readonly session: string }>;
-  /** The payment as its page reads it, once it has ended. */
-  ended(session: string, platform_payment_id: string): Promise<FlowPayment>;
-}
+export type TestPlatform = Awaited<ReturnType<typeof startTestPlatform>>;
 
 /** One request to the listener at `base`. */
 async function call(
@@ -125,12 +75,10 @@ const UNLIMITED: PlatformConfig = {
 };
 
 /** Starts a platform over a database of its own, on free ports. */
-export async function startTestPlatform(
-  cleanup: Cleanup,
-  config: PlatformConfig = {},
-): Promise<TestPlatform> {
+export async function startTestPlatform(cleanup: Cleanup, config: PlatformConfig = {}) {
   const database = await testDatabase(cleanup, { migrations, name: 'front' });
   const directory = await mkdtemp(path.join(tmpdir(), 'duebridge-front-'));
+  /** Every line so far. */
   const logged: string[] = [];
   const platform = await startPlatform({
     port: 0,
@@ -152,7 +100,17 @@ export async function startTestPlatform(
     await rm(directory, { recursive: true });
   });
 
-  const admin: TestPlatform['admin'] = (method, at, body, headers = bearer(platform.adminKey)) =>
+  return { ...platform, database, dataDirectory: directory, logged, ...callsTo(platform) };
+}
+
+/** Calls to the admin listener, with the admin key unless told otherwise; a text is sent as a CSV file. */
+function adminOf(platform: Platform) {
+  return (
+    method: string,
+    at: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = bearer(platform.adminKey),
+  ): Promise<Answer> =>
     call(platform.adminUrl, method, at, {
       headers: {
         ...headers,
@@ -160,24 +118,35 @@ export async function startTestPlatform(
       },
       ...(typeof body === 'string' ? { raw: body } : body === undefined ? {} : { body }),
     });
+}
 
+/** What operators, partners and pages ask of a platform. */
+function callsTo(platform: Platform) {
+  const admin = adminOf(platform);
   let partners = 0;
   const nextIds = new Map<string, string | undefined>();
-  const self: TestPlatform = {
-    ...platform,
-    database,
-    dataDirectory: directory,
-    logged,
-    call: (method, at, sending) => call(platform.url, method, at, sending),
+  const self = {
+    /** Calls the public listener. */
+    call: (method: string, at: string, sending?: Sending): Promise<Answer> =>
+      call(platform.url, method, at, sending),
     admin,
-    async operator(operator_id, role, more = {}) {
+    /** Adds an operator with one key. */
+    async operator(
+      operator_id: string,
+      role: string,
+      more: Partial<OperatorRegistration> = {},
+    ): Promise<OperatorKeyGrant> {
       const person = { operator_id, name: operator_id, role, ...more };
       await admin('POST', '/admin/v1/operators', person);
       const grant = await admin('POST', `/admin/v1/operators/${operator_id}/keys`, {});
       assert.equal(grant.status, 200, grant.text);
       return grant.body as unknown as OperatorKeyGrant;
     },
-    async register(partner, change = {}) {
+    /** Registers a partner: a plain biller `water` unless told otherwise. */
+    async register(
+      partner: TestPartner,
+      change: Partial<PartnerRegistration> = {},
+    ): Promise<PartnerView> {
       partners += 1;
       const kind = change.kind ?? 'biller';
       const { status, body } = await admin('POST', '/admin/v1/partners', {
@@ -193,15 +162,22 @@ export async function startTestPlatform(
       assert.equal(status, 200, JSON.stringify(body));
       return body as unknown as PartnerView;
     },
-    async credentials(partner_id) {
+    /** A fresh client of a partner, as the headers of a token request. */
+    async credentials(partner_id: string): Promise<Record<string, string>> {
       const { status, body } = await admin('POST', `/admin/v1/partners/${partner_id}/keys`, {});
       assert.equal(status, 200, JSON.stringify(body));
       const { client_id, api_key } = body as unknown as ClientKeyGrant;
       return { 'x-client-id': client_id, 'x-api-key': api_key };
     },
-    token: (credentials, body = tokenRequest()) =>
+    /** Asks for a token. */
+    token: (credentials: Record<string, string>, body: unknown = tokenRequest()): Promise<Answer> =>
       call(platform.url, 'POST', '/v1/sbi/token', { headers: credentials, body }),
-    async session(credentials, account_id, email = 'jo@canary.example') {
+    /** Opens a session for an account, with a customer of that name: token and exchange. */
+    async session(
+      credentials: Record<string, string>,
+      account_id: string,
+      email = 'jo@canary.example',
+    ): Promise<FlowSessionGrant & { token: string }> {
       const made = await self.token(credentials, { ...tokenRequest(account_id), email });
       assert.equal(made.status, 200, made.text);
       const token = String(made.body['token']);
@@ -212,13 +188,15 @@ export async function startTestPlatform(
       nextIds.set(opened.session, opened.bill?.next_payment_id);
       return { ...opened, token };
     },
-    confirm(session, change) {
+    /** Confirms 5.00 dollars through the sandbox, or as `change` says, under the id that came with the bill of the session. */
+    confirm(session: string, change?: object): Promise<Answer> {
       const platform_payment_id = nextIds.get(session);
       const usual = { amount_in_cents: 500, funding_method: 'sandbox_bank', platform_payment_id };
       const body = { ...usual, ...change };
       return self.call('POST', '/v1/flow/payments', { headers: bearer(session), body });
     },
-    async next(session) {
+    /** Reads the bill again for the id of the next payment, which the next `confirm` takes. */
+    async next(session: string): Promise<string> {
       const headers = bearer(session);
       const { body, text } = await self.call('GET', '/v1/flow/session', { headers });
       const { next_payment_id } = body as unknown as FlowSession;
@@ -226,13 +204,20 @@ export async function startTestPlatform(
       nextIds.set(session, next_payment_id);
       return next_payment_id;
     },
-    async pay(credentials, account_id, email, amount_in_cents) {
+    /** Confirms a payment of a customer of its own, through the sandbox. */
+    async pay(
+      credentials: Record<string, string>,
+      account_id: string,
+      email: string,
+      amount_in_cents: number,
+    ): Promise<{ readonly id: string; readonly session: string }> {
       const { session } = await self.session(credentials, account_id, email);
       const made = await self.confirm(session, { amount_in_cents });
       assert.equal(made.status, 200, made.text);
       return { id: String(made.body['platform_payment_id']), session };
     },
-    async ended(session, platform_payment_id) {
+    /** The payment as its page reads it, once it has ended. */
+    async ended(session: string, platform_payment_id: string): Promise<FlowPayment> {
       const path = `/v1/flow/payments/${platform_payment_id}`;
       for (const end = Date.now() + 120_000; Date.now() < end; await delay(25)) {
         const answer = await self.call('GET', path, { headers: bearer(session) });
@@ -277,26 +262,10 @@ export function bearer(secret: string): { authorization: string } {
 const PARTNER_KEY = 'partner-key-canary-5f2c';
 
 /** A partner under a test's control. */
-export interface TestPartner {
-  readonly url: string;
-  /** Account records by account id, as answered; what is not in it is 404. */
-  readonly accounts: Map<string, object>;
-  /** Balances by account id; what is not in it is 404. */
-  readonly balances: Map<string, object>;
-  /** What is asked for, in order: `GET /biller/…`. */
-  readonly asked: string[];
-  /** How it answers: as it should, with 500, or never. */
-  mode: 'ok' | 'broken' | 'silent';
-  /** What a payment becomes; until it is set for an account its payments stay in processing. */
-  readonly endings: Map<string, object>;
-  /** By account id, the body of a 422 to every PUT. */
-  readonly refusals: Map<string, object>;
-  /** How many different payments it has been given. */
-  readonly payments: Map<string, object>;
-}
+export type TestPartner = Awaited<ReturnType<typeof startTestPartner>>;
 
 /** Starts a partner. Its accounts `a1` to `a3` exist, with limits from 1.00 to 5,000.00 dollars. */
-export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
+export async function startTestPartner(cleanup: Cleanup) {
   const scripted = await scriptedPartner(cleanup);
   scripted.pollsToEnd = Infinity;
   scripted.paymentIdOf = (id) => `there-${id}`;
@@ -306,17 +275,24 @@ export async function startTestPartner(cleanup: Cleanup): Promise<TestPartner> {
     balance: { amount_due_in_cents: 12_345, due_date: '2026-05-01' },
     payment_rules: { min_amount_in_cents: 100, max_amount_in_cents: 500_000 },
   };
-  const partner: TestPartner = {
+  const partner = {
     url: scripted.url,
-    accounts: new Map(
+    /** Account records by account id, as answered; what is not in it is 404. */
+    accounts: new Map<string, object>(
       ['a1', 'a2', 'a3'].map((account_id) => [account_id, { account_id, ...usual }]),
     ),
-    balances: new Map(),
-    asked: [],
-    mode: 'ok',
-    endings: new Map(),
-    refusals: new Map(),
-    payments: scripted.payments,
+    /** Balances by account id; what is not in it is 404. */
+    balances: new Map<string, object>(),
+    /** What is asked for, in order: `GET /biller/…`. */
+    asked: [] as string[],
+    /** How it answers: as it should, with 500, or never. */
+    mode: 'ok' as 'ok' | 'broken' | 'silent',
+    /** What a payment becomes; until it is set for an account its payments stay in processing. */
+    endings: new Map<string, object>(),
+    /** By account id, the body of a 422 to every PUT. */
+    refusals: new Map<string, object>(),
+    /** How many different payments it has been given. */
+    payments: scripted.payments as Map<string, object>,
   };
   scripted.script = (request) => {
     partner.asked.push(`${request.method} ${request.path}`);

@@ -13,14 +13,7 @@ import {
 import { ConfigurationError } from '@duebridge/runtime';
 
 /** Seals and opens texts. `place` names where the text belongs, such as `partners/demo/auth`. */
-export interface Sealer {
-  /** Id of the key that seals now. */
-  readonly keyId: string;
-  /** The sealed form: `v1.KEYID.NONCE.CIPHERTEXT`, the latter two in base64url. */
-  seal(text: string, place: string): string;
-  /** The text again. Throws ConfigurationError for an unknown key, and when the text was sealed for another place or altered. */
-  open(sealed: string, place: string): string;
-}
+export type Sealer = ReturnType<typeof openSealer>;
 
 /** AES-256. */
 const KEY_BYTES = 32;
@@ -32,7 +25,7 @@ const TAG_BYTES = 16;
  * Reads the sealing keys: each 32 bytes in base64, separated by commas. The first seals; all of them open, so that a key is
  * replaced by putting the new one in front; the old one stays for what it has sealed. Throws ConfigurationError, which never holds the text.
  */
-export function openSealer(keys: string): Sealer {
+export function openSealer(keys: string) {
   const ring = new Map<string, KeyObject>();
   for (const text of keys.split(',')) {
     const key = Buffer.from(text.trim(), 'base64');
@@ -51,8 +44,8 @@ export function openSealer(keys: string): Sealer {
   if (first === undefined) throw new ConfigurationError('no sealing key was given');
   const [keyId, key] = first;
   return {
-    keyId,
-    seal(text, place) {
+    /** The sealed form: `v1.KEYID.NONCE.CIPHERTEXT`, the latter two in base64url. */
+    seal(text: string, place: string): string {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', key, nonce);
       cipher.setAAD(Buffer.from(place));
@@ -63,7 +56,8 @@ export function openSealer(keys: string): Sealer {
       ]);
       return `v1.${keyId}.${nonce.toString('base64url')}.${body.toString('base64url')}`;
     },
-    open(sealed, place) {
+    /** The text again. Throws ConfigurationError for an unknown key, and when the text was sealed for another place or altered. */
+    open(sealed: string, place: string): string {
       const [version, id = '', nonce = '', body = ''] = sealed.split('.');
       const opener = version === 'v1' ? ring.get(id) : undefined;
       if (opener === undefined) {

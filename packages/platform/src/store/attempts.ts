@@ -32,18 +32,7 @@ const MAX_SHOWN = 500;
 const MAX_READ = 5_000;
 
 /** The evidence of this process, and what is stored. */
-export interface Attempts {
-  /** Records a call; returns immediately and never throws. */
-  note(call: AnsweredCall): void;
-  /**
-   * The attempts of a payment, oldest first, including those that this process has not written yet. `bodies`: decrypts them too.
-   */
-  of(platform_payment_id: string, options: { bodies: boolean }): Promise<Attempt[]>;
-  /** The recorded calls for each of these payments, in no order. */
-  callsOf(ids: readonly string[]): Promise<Map<string, RecordedCall[]>>;
-  /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
-  flush(all?: boolean): Promise<void>;
-}
+export type Attempts = ReturnType<typeof openAttempts>;
 
 /** A call, or a run of polls with the same answer; times in wall milliseconds, the body sealed. */
 export interface RecordedCall {
@@ -85,7 +74,7 @@ export function openAttempts(options: {
   sealer: Sealer;
   clock: Clock;
   log: Log;
-}): Attempts {
+}) {
   const { database, sealer, clock, log } = options;
   const kept = new Map<string, Kept>();
 
@@ -141,11 +130,14 @@ export function openAttempts(options: {
   };
 
   return {
+    /** Records a call; returns immediately and never throws. */
     note,
-
+    /** The recorded calls for each of these payments, in no order. */
     callsOf,
-
-    async of(platform_payment_id, { bodies }) {
+    /**
+     * The attempts of a payment, oldest first, including those that this process has not written yet. `bodies`: decrypts them too.
+     */
+    async of(platform_payment_id: string, { bodies }: { bodies: boolean }): Promise<Attempt[]> {
       const entries = (await callsOf([platform_payment_id])).get(platform_payment_id) ?? [];
       entries.sort((a, b) => a.at - b.at || a.last_at - b.last_at);
       const runs: RecordedCall[] = [];
@@ -158,7 +150,8 @@ export function openAttempts(options: {
       }));
     },
 
-    async flush(all = false) {
+    /** Writes entries that have waited long enough; `all` writes everything, including runs without news. */
+    async flush(all = false): Promise<void> {
       const now = clock.monotonic();
       const ids = [...kept]
         .filter(
