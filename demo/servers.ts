@@ -13,7 +13,7 @@ import type {
   PartnerRegistration,
   PartnerView,
 } from '@duebridge/contract';
-import { importAccountsFile, startPartner, type RunningPartner } from '@duebridge/partner';
+import { importAccountsFile, startPartner } from '@duebridge/partner';
 import { startPlatform, type Platform } from '@duebridge/platform';
 import {
   ConfigurationError,
@@ -72,30 +72,13 @@ export interface DemoAccount {
 }
 
 /** Everything that runs. */
-export interface Demo {
-  readonly platform: Platform;
-  readonly biller: {
-    readonly partner_id: string;
-    readonly name: string;
-    readonly server: RunningPartner;
-    /** What the platform issued to it (AU1). */
-    readonly client: ClientKeyGrant;
-    readonly accounts: readonly DemoAccount[];
-  };
-  readonly siteUrl: string;
-  /** Opens the console signed in, once. */
-  readonly consoleUrl: string;
-  stop(): Promise<void>;
-}
+export type Demo = Awaited<ReturnType<typeof bringUp>>;
 
 /**
  * Starts everything; reports each step to `progress`. Throws ConfigurationError when a port is taken, or when another demo runs
  * in the same data directory, and the reason of `stopped` once that is aborted: what had started is then stopped again.
  */
-export async function bringUp(
-  progress: (text: string) => void,
-  stopped: AbortSignal,
-): Promise<Demo> {
+export async function bringUp(progress: (text: string) => void, stopped: AbortSignal) {
   const { port } = readConfig(VARIABLES, process.env);
   const alone = await holdDataDirectory(dataDirectory, 'demo.lock');
   if (alone === undefined) {
@@ -122,11 +105,7 @@ export async function bringUp(
   }
 }
 
-async function openAll(
-  port: number,
-  progress: (text: string) => void,
-  closers: (() => unknown)[],
-): Promise<Omit<Demo, 'stop'>> {
+async function openAll(port: number, progress: (text: string) => void, closers: (() => unknown)[]) {
   // Logs go to standard error and the story is for people, so only problems appear between its lines.
   const log = createLogger({ name: 'demo', level: 'error' });
   progress('PostgreSQL');
@@ -202,6 +181,7 @@ async function openAll(
   const ticket = await consoleTicket(platform);
   closers.push(() => ticket.stop());
   const biller = { partner_id: BILLER, name: NAME, server, client, accounts };
+  // The console's opens it signed in, once.
   return { platform, biller, siteUrl: site.url, consoleUrl: ticket.url };
 }
 

@@ -4,7 +4,7 @@
  * Secrets that nobody gave are made at the first start and kept in the data directory, readable by its owner alone. With a database
  * of one's own that is refused for the two that the data depends on: a second replica would make others.
  */
-import { createSecretKey, type KeyObject } from 'node:crypto';
+import { createSecretKey } from 'node:crypto';
 import path from 'node:path';
 import {
   adminKeyFile,
@@ -69,16 +69,6 @@ export interface Rate {
   readonly burst: number;
 }
 
-/** The secrets of a platform. */
-export interface PlatformSecrets {
-  /** Those that the data depends on, as the database remembers them. */
-  readonly checked: readonly DeploymentSecret[];
-  readonly sealKey: string;
-  /** As a key: from a Buffer, Node 24 would import it at every digest, which takes six times as long as the digest. */
-  readonly pepper: KeyObject;
-  readonly adminKey: string;
-}
-
 /** Reads the environment. Throws ConfigurationError naming every variable that is wrong. */
 export function readPlatformConfig(
   env: Readonly<Record<string, string | undefined>> = process.env,
@@ -137,7 +127,7 @@ export type PlatformSettings = ReturnType<typeof settled>;
  * The secrets of a configuration; those not given are read from the data directory, and made there at the first start. Throws
  * ConfigurationError when one that the data depends on is missing beside a database of one's own, or cannot be used.
  */
-export async function readSecrets(config: PlatformConfig): Promise<PlatformSecrets> {
+export async function readSecrets(config: PlatformConfig) {
   const directory = config.dataDirectory ?? dataDirectory();
   const ownDatabase = config.databaseUrl !== undefined;
   const kept = (name: string, variable: string): Promise<string> => {
@@ -150,8 +140,10 @@ export async function readSecrets(config: PlatformConfig): Promise<PlatformSecre
   openSealer(sealKey);
   const given = config.keyPepper ?? (await kept('platform-key-pepper', 'DUEBRIDGE_KEY_PEPPER'));
   const adminKey = config.adminKey ?? (await keptSecret(adminKeyFile(directory, 'platform')));
+  // As a key: from a Buffer, Node 24 would import it at every digest, which takes six times as long as the digest.
   const pepper = createSecretKey(Buffer.from(pepperText(given), 'base64'));
-  const checked = [
+  /** Those that the data depends on, as the database remembers them. */
+  const checked: readonly DeploymentSecret[] = [
     {
       variable: 'DUEBRIDGE_SEAL_KEY',
       keys: sealKey.split(',').map((key) => createSecretKey(Buffer.from(key.trim(), 'base64'))),

@@ -16,14 +16,8 @@ const BEGINNING = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
 /** The name of the chunk that makes an animation of it. */
 const ANIMATION = 'acTL';
 
-/** A logo as it is stored: `name` is made from its content. */
-export interface Logo {
-  readonly name: string;
-  readonly image: Buffer;
-}
-
-/** Reads the base64 of a PNG; a text says what is wrong with it. */
-export function readLogo(base64: string): Logo | string {
+/** Reads the base64 of a PNG; its name is made from its content. A text says what is wrong with it. */
+export function readLogo(base64: string): { name: string; image: Buffer } | string {
   const file = Buffer.from(base64, 'base64');
   if (file.length > MAX_BYTES) return `must be at most ${MAX_BYTES / 1024} KiB`;
   if (file.length < 33 || !file.subarray(0, 16).equals(BEGINNING)) return 'must be a PNG';

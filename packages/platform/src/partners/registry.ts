@@ -60,12 +60,6 @@ export interface Partner extends Readonly<Required<Omit<PartnerView, Optional>>>
   readonly connection?: PartnerView['connection'] | null;
 }
 
-/** What calls to a partner carry and how they reach it. */
-export interface PartnerSecrets {
-  readonly auth: PartnerAuth;
-  readonly connection: PartnerConnection;
-}
-
 /** What the registry depends on. `sealKey` as `openSealer` reads it. */
 export interface PartnerRegistryOptions {
   readonly database: Database;
@@ -377,7 +371,8 @@ function sealedColumns(
   return written;
 }
 
-function openSecrets(sealer: Sealer, partner: Partner): PartnerSecrets {
+/** What calls to a partner carry and how they reach it. */
+function openSecrets(sealer: Sealer, partner: Partner) {
   const sealed = sealedOf.get(partner);
   assert(sealed, 'credentials are asked of a partner that the registry did not give');
   const { partner_id, auth } = partner;

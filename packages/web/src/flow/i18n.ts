@@ -6,20 +6,7 @@ import { formatMoney } from './money.ts';
 import { tagOf, type Tag } from './tags.ts';
 
 /** One language: its text and its formats of money and time. */
-export interface Language {
-  /** For `<html lang>`: the language of the text. */
-  readonly tag: Tag;
-  /** For Intl: the locale of numbers and dates. */
-  readonly locale: string;
-  readonly say: (word: Word, values?: Readonly<Record<string, string>>) => string;
-  readonly has: (word: string) => word is Word;
-  readonly money: (cents: number) => string;
-  /** A calendar date (YYYY-MM-DD), the same day wherever the customer is. */
-  readonly date: (day: string) => string;
-  /** An instant in the customer's time zone, with the zone's name. */
-  readonly instant: (iso: string) => string;
-  readonly clock: (ms: number) => string;
-}
+export type Language = ReturnType<typeof language>;
 
 /** Takes the locale that the site asked for; an unsupported one gets English. Waits for the text. */
 export async function loadLanguage(
@@ -31,20 +18,23 @@ export async function loadLanguage(
 }
 
 /** A language whose text is loaded. */
-export function language(asked: string, tag: Tag, words: Words): Language {
+export function language(asked: string, tag: Tag, words: Words) {
   const locale = usable(asked, tag) ? asked : `${tag}-US`;
   const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
     new Intl.DateTimeFormat(locale, options);
   return {
+    /** For `<html lang>`: the language of the text. */
     tag,
+    /** For Intl: the locale of numbers and dates. */
     locale,
-    say: (word, values = {}) => filled(words[word], values),
-    has: (word): word is Word => word in words,
-    money: (cents) => formatMoney(cents, locale),
-    // A calendar date has no zone: formatted in a zone west of Greenwich it would be a day early.
-    date: (day) =>
+    say: (word: Word, values: Readonly<Record<string, string>> = {}) => filled(words[word], values),
+    has: (word: string): word is Word => word in words,
+    money: (cents: number) => formatMoney(cents, locale),
+    /** A calendar date (YYYY-MM-DD). It has no zone: formatted in a zone west of Greenwich it would be a day early. */
+    date: (day: string) =>
       format({ dateStyle: 'long', timeZone: 'UTC' }).format(new Date(`${day}T00:00:00Z`)),
-    instant: (iso) =>
+    /** An instant in the customer's time zone, with the zone's name. */
+    instant: (iso: string) =>
       format({
         year: 'numeric',
         month: 'short',
@@ -53,7 +43,7 @@ export function language(asked: string, tag: Tag, words: Words): Language {
         minute: '2-digit',
         timeZoneName: 'short',
       }).format(new Date(iso)),
-    clock: (ms) => format({ timeStyle: 'short' }).format(ms),
+    clock: (ms: number) => format({ timeStyle: 'short' }).format(ms),
   };
 }
 
