@@ -8,7 +8,6 @@ import { until } from '@duebridge/runtime/testing';
 import {
   startTestPartner,
   startTestPlatform,
-  type TestPlatform,
 } from '../../packages/platform/src/checkout/testing.ts';
 
 /** What `partner report` sends of a run in which one check failed and one could not be judged. */
@@ -36,21 +35,10 @@ export const CONFORMANCE_REPORT = {
 };
 
 /** What the pages are tried on. */
-export interface WorkingDay {
-  readonly platform: TestPlatform;
-  readonly keys: Readonly<Record<'ada' | 'bob' | 'vic' | 'wen', string>>;
-  /** The partner's own, for Create Token. */
-  readonly credentials: Record<string, string>;
-  token: TestPlatform['token'];
-  /**
-   * Confirms a payment and waits until it is where its account leads it: of `pays-…` it settles, `refuses-…` is answered 422 to every PUT,
-   * of `misbooks-…` a cent more is booked, and any other stays in processing.
-   */
-  pay(account_id: string, amount_in_cents: number, email: string): Promise<string>;
-}
+export type WorkingDay = Awaited<ReturnType<typeof startWorkingDay>>;
 
 /** Starts it. `dist` is the folder of the built pages, with a slash at its end. */
-export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<WorkingDay> {
+export async function startWorkingDay(cleanup: Cleanup, dist: URL) {
   const platform = await startTestPlatform(cleanup, { webDist: dist });
   const partner = await startTestPartner(cleanup);
   const partner_id = 'springfield-water';
@@ -73,9 +61,14 @@ export async function startWorkingDay(cleanup: Cleanup, dist: URL): Promise<Work
   return {
     platform,
     keys,
+    /** The partner's own, for Create Token. */
     credentials,
-    token: (headers) => platform.token(headers),
-    async pay(account_id, amount_in_cents, email) {
+    token: (headers: Record<string, string>) => platform.token(headers),
+    /**
+     * Confirms a payment and waits until it is where its account leads it: of `pays-…` it settles, `refuses-…` is answered 422 to every PUT,
+     * of `misbooks-…` a cent more is booked, and any other stays in processing.
+     */
+    async pay(account_id: string, amount_in_cents: number, email: string): Promise<string> {
       partner.accounts.set(account_id, { biller_id: 'water', account_id, status: 'active' });
       const now = new Date().toISOString();
       const [kind] = account_id.split('-');

@@ -12,29 +12,20 @@
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 
-/** Limits of a listener. */
-export interface FrontLimits {
-  /** Connections at once; 10,000, well under the usual limit of file descriptors. */
-  readonly connections: number;
-  /** Connections at once from one address; 1,000: several hundred people behind one address, and no tenth of the whole for a stranger. */
-  readonly connectionsPerAddress: number;
-  /** Requests that one connection may have open; 8: browsers and proxies wait for each answer. */
-  readonly pipelined: number;
-  /** How long an address that pipelines, or that floods (`shutOut`), is shut out, and its new connections are held; 10,000 ms. */
-  readonly shutOutMs: number;
+/** Limits of a listener, as they are unless it is told otherwise. */
+export const FRONT_LIMITS = {
+  /** Connections at once, well under the usual limit of file descriptors. */
+  connections: 10_000,
+  /** Connections at once from one address: several hundred people behind one address, and no tenth of the whole for a stranger. */
+  connectionsPerAddress: 1_000,
+  /** Requests that one connection may have open: browsers and proxies wait for each answer. */
+  pipelined: 8,
+  /** How long an address that pipelines, or that floods (`shutOut`), is shut out, and its new connections are held. */
+  shutOutMs: 10_000,
   /**
-   * A connection on which nothing moves for this long is closed; 40,000 ms: whoever reads no answer. It is above the 25 s for which
+   * A connection on which nothing moves for this long is closed: whoever reads no answer. It is above the 25 s for which
    * a read may wait (decision 24).
    */
-  readonly idleMs: number;
-}
-
-/** What holds unless a server is told otherwise. */
-export const FRONT_LIMITS: FrontLimits = {
-  connections: 10_000,
-  connectionsPerAddress: 1_000,
-  pipelined: 8,
-  shutOutMs: 10_000,
   idleMs: 40_000,
 };
 
@@ -107,7 +98,7 @@ export function openFront(
   handler: RequestListener,
   options: {
     readonly http: ServerOptions;
-    readonly limits: FrontLimits;
+    readonly limits: typeof FRONT_LIMITS;
     readonly believes: Believes;
     readonly now: () => number;
   },

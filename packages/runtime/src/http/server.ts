@@ -18,7 +18,7 @@ import type { Metrics } from '../metrics.ts';
 import { discardRest, hasBody, readBodiesStrictly } from './body.ts';
 import { followClosing } from './closing.ts';
 import { answerBrokenRequest, answerError, refusalOf } from './errors.ts';
-import { believing, FRONT_LIMITS, LOOPBACK, openFront, type FrontLimits } from './front.ts';
+import { believing, FRONT_LIMITS, LOOPBACK, openFront } from './front.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -30,28 +30,19 @@ declare module 'fastify' {
 }
 
 /** Limits of a server; each can be set, so that a test does not have to wait for the real ones. */
-export interface HttpLimits extends FrontLimits {
-  /** Bytes of a body; 64 KiB (decision 16): the largest request of the interface is under 2 KiB. */
-  bodyBytes: number;
-  /** Bytes of all headers; 16 KiB, Node's own. */
-  headerBytes: number;
-  /** Time for a whole request to arrive; 30,000 ms: a slow body ends here. */
-  requestTimeoutMs: number;
-  /** Time for the headers to arrive; 10,000 ms. It must be below the former or that is not kept in time. */
-  headersTimeoutMs: number;
-  /** How often Node checks for late requests; 5,000 ms, which is also the tolerance of these limits. */
-  checkIntervalMs: number;
-  /** How long a close waits for requests in progress before it cuts them; 8,000 ms, within the 10 s of a stop. */
-  closeTimeoutMs: number;
-}
-
-const defaultLimits: HttpLimits = {
+const defaultLimits = {
   ...FRONT_LIMITS,
+  /** Bytes of a body (decision 16): the largest request of the interface is under 2 KiB. */
   bodyBytes: 64 * 1024,
+  /** Bytes of all headers: Node's own. */
   headerBytes: 16 * 1024,
+  /** Time for a whole request to arrive: a slow body ends here. */
   requestTimeoutMs: 30_000,
+  /** Time for the headers to arrive. It must be below the former or that is not kept in time. */
   headersTimeoutMs: 10_000,
+  /** How often Node checks for late requests, which is also the tolerance of these limits. */
   checkIntervalMs: 5_000,
+  /** How long a close waits for requests in progress before it cuts them: within the 10 s of a stop. */
   closeTimeoutMs: 8_000,
 };
 
@@ -60,7 +51,7 @@ export interface ServerOptions {
   log?: Log;
   clock?: Clock;
   metrics?: Metrics;
-  limits?: Partial<HttpLimits>;
+  limits?: Partial<typeof defaultLimits>;
   /**
    * Addresses and networks of proxies: `X-Forwarded-For` and `X-Forwarded-Proto` are read from these alone, `Forwarded` from nobody:
    * a proxy that writes the first two passes on a `Forwarded` of its client's own.
