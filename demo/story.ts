@@ -12,18 +12,10 @@ import {
 } from '@duebridge/contract';
 import { bearer, call, repeated } from './admin.ts';
 import { remitBatch } from './money.ts';
-import { customerOf, type Demo, type DemoAccount } from './servers.ts';
+import { customerOf, type Demo } from './servers.ts';
 
 /** Takes a line of the story: time in milliseconds since its start, event and result. */
 export type Tell = (at: number, what: string, says: string) => void;
-
-/** Result of the story. */
-export interface Story {
-  readonly payment: FlowPayment;
-  readonly account: DemoAccount;
-  readonly balance_before_in_cents: number;
-  readonly balance_after_in_cents: number;
-}
 
 /** Amount that the story pays, or the whole bill when it is smaller. */
 const AMOUNT_IN_CENTS = 2_500;
@@ -31,7 +23,7 @@ const AMOUNT_IN_CENTS = 2_500;
 const SMALLEST_BILL_IN_CENTS = 500;
 
 /** Runs the story step by step. Throws when a call is refused or the payment does not end in time. */
-export async function tellStory(demo: Demo, tell: Tell): Promise<Story> {
+export async function tellStory(demo: Demo, tell: Tell) {
   const begin = performance.now();
   const now = (): number => performance.now() - begin;
   const { biller } = demo;

@@ -23,24 +23,13 @@ const VARIABLES: Readonly<Record<ThemeVar, RegExp>> = {
   radius: /^\d{1,2}px$/,
   fontFamily: /^[\w\s"',-]{1,200}$/,
 };
-/** The result of checking an appearance. */
-export interface Look {
-  readonly theme: 'light' | 'dark';
-  /** Custom properties to set on the page. */
-  readonly properties: Readonly<Record<string, string>>;
-  /** The values not applied, with the reason, for the site's engineer. */
-  readonly problems: readonly string[];
-}
 
 /**
  * Takes the appearance, whether the customer's system is dark, and the biller's registered colour, which is the accent unless the site
- * sets one. Unknown names, malformed values and pairs of colours under 4.5:1 are not applied, and are named in `problems`.
+ * sets one. Unknown names, malformed values and pairs of colours under 4.5:1 are not applied, and are named in `problems`
+ * for the site's engineer; `properties` are to be set on the page.
  */
-export function themeProperties(
-  appearance: Appearance,
-  systemIsDark: boolean,
-  colour?: string,
-): Look {
+export function themeProperties(appearance: Appearance, systemIsDark: boolean, colour?: string) {
   const asked = appearance.theme ?? 'auto';
   const theme = asked === 'dark' || (asked === 'auto' && systemIsDark) ? 'dark' : 'light';
   const base = THEMES[theme];
