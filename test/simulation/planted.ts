@@ -66,7 +66,7 @@ export const PLANTED: readonly Planted[] = [
     find: "event.kind === 'failed' ? { kind: 'none', retryAt } : state",
     replace:
       "event.kind === 'failed' ? { kind: 'none', retryAt: Number.POSITIVE_INFINITY } : state",
-    seed: 3,
+    seed: 11,
   },
   {
     name: 'every retry has an id of its own',
@@ -162,7 +162,7 @@ export const PLANTED: readonly Planted[] = [
     find: 'missing.length === 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
     replace:
       'missing.length >= 0 ? made : new Map([...made, ...(await findPayments(database, missing))])',
-    seed: 2,
+    seed: 1,
   },
   {
     name: 'the kit posts a cent more than was asked for',
@@ -182,7 +182,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/worker.ts',
     find: '    return this.dispatcher.add(row, delayMs);',
     replace: '    return delayMs > 0 && this.dispatcher.add(row, delayMs);',
-    seed: 7,
+    seed: 8,
   },
   {
     name: 'a payment that ended is recorded as canceled',
@@ -246,7 +246,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS NULL OR held.claimed_by = $2) AS is_known',
-    seed: 18,
+    seed: 3,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
@@ -287,7 +287,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/calls.ts',
     find: '.then(() => deadline.abort());',
     replace: '.then(() => undefined);',
-    seed: 11,
+    seed: 1,
   },
   {
     name: 'a hold that has expired is sent anyway',
@@ -310,14 +310,14 @@ export const PLANTED: readonly Planted[] = [
     find: '    callbackify(() => resolve(name, options))((error, found) => {',
     replace:
       "    const turn = (Reflect.get(globalThis, 'turn') as Promise<LookupAddress[]>) ?? Promise.resolve();\n    const one = turn.catch(() => undefined).then(() => resolve(name, { ...options, deadlineMs: 3_600_000 }));\n    Reflect.set(globalThis, 'turn', one);\n    callbackify(() => one)((error, found) => {",
-    seed: 2,
+    seed: 25,
   },
   {
     name: 'a replica that was suspended calls for a claim that another has',
     file: 'partner/src/claims.ts',
     find: 'covers: (id: string): boolean => id === replica_id && isFresh(),',
     replace: 'covers: (id: string): boolean => id === replica_id,',
-    seed: 58,
+    seed: 62,
   },
   {
     name: 'a return is booked twice',
