@@ -105,7 +105,6 @@ export async function startStripe(cleanup: Cleanup) {
       secretKey: SECRET_KEY,
       publishableKey: 'pk_test_imitation',
       webhookSecrets: [WEBHOOK_SECRET],
-      callMs: 2_000,
     } as StripeSettings,
     calls: [] as Call[],
     intents: new Map<string, Stripe.PaymentIntent>(),

@@ -9,8 +9,6 @@ import { Stripe } from 'stripe';
 /** The Stripe account, and how it is reached. */
 export interface StripeAccess {
   readonly secretKey: string;
-  /** Maximum duration of a call in milliseconds; default 8,000. */
-  readonly callMs?: number;
   /** Base URL of Stripe's API; default https://api.stripe.com. */
   readonly apiUrl?: string | undefined;
 }
@@ -24,7 +22,7 @@ const MAX_KEYS = 4;
 export const isTestKey = (secretKey: string): boolean => /^[a-z]+_test_/.test(secretKey);
 
 /** Opens a client without calling Stripe. */
-export function openStripeClient({ secretKey, callMs = CALL_MS, apiUrl }: StripeAccess): Stripe {
+export function openStripeClient({ secretKey, apiUrl }: StripeAccess): Stripe {
   const api = new URL(apiUrl ?? 'https://api.stripe.com');
   const isPlain = api.protocol === 'http:';
   const connections = { keepAlive: true, lookup: openNameLookup() };
@@ -35,7 +33,7 @@ export function openStripeClient({ secretKey, callMs = CALL_MS, apiUrl }: Stripe
     host: api.hostname,
     port: api.port === '' ? (isPlain ? 80 : 443) : api.port,
     protocol: isPlain ? 'http' : 'https',
-    timeout: callMs,
+    timeout: CALL_MS,
     // Whoever calls retries, with delays of its own.
     maxNetworkRetries: 0,
     telemetry: false,
