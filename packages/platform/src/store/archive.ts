@@ -199,12 +199,11 @@ function readRows(
       `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
          FROM ${SCHEMA}.${table} t ORDER BY coalesce(t.platform_payment_id, '') COLLATE "C"${order}`,
     );
-    const portion = async (): Promise<boolean> => {
+    for (;;) {
       const rows = await tx.query<KeyedLine>(`FETCH ${PORTION} FROM archived`);
+      if (rows.length === 0) return;
       await take(rows);
-      return rows.length > 0;
-    };
-    while (await resting(portion));
+    }
   });
 }
 
@@ -225,7 +224,7 @@ async function shorten(
 ): Promise<void> {
   const short = `${SCHEMA}.${table}_short`;
   const run = <Row>(statement: string, values: readonly unknown[] = []): Promise<Row[]> =>
-    resting(() => unlimited(database, (tx) => tx.query<Row>(statement, values)));
+    unlimited(database, (tx) => tx.query<Row>(statement, values));
   await run(`DROP TABLE IF EXISTS ${short}`);
   await run(
     `CREATE TABLE ${short} (LIKE ${SCHEMA}.payments INCLUDING ALL EXCLUDING INDEXES, CONSTRAINT of_month CHECK (${month.condition}))`,
@@ -300,14 +299,6 @@ function exchange(
     };
     await note(tx, { actor, event: 'month_archived', detail });
   });
-}
-
-/** Does some work and then rests for as long, so that payments have the machine for themselves half of the time. */
-async function resting<T>(work: () => Promise<T>): Promise<T> {
-  const from = performance.now();
-  const done = await work();
-  await delay(performance.now() - from);
-  return done;
 }
 
 /** A transaction whose statements may take as long as a month takes. */
