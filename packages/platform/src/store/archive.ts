@@ -216,52 +216,33 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
 };
 
 /** Makes the table of short rows beside the partition, so that it can be attached without reading it. */
-async function shorten(
-  database: Database,
-  month: Month,
-  table: string,
-  rows: number,
-): Promise<void> {
-  const short = `${SCHEMA}.${table}_short`;
-  const run = <Row>(statement: string, values: readonly unknown[] = []): Promise<Row[]> =>
-    unlimited(database, (tx) => tx.query<Row>(statement, values));
-  await run(`DROP TABLE IF EXISTS ${short}`);
-  await run(
-    `CREATE TABLE ${short} (LIKE ${SCHEMA}.payments INCLUDING ALL EXCLUDING INDEXES, CONSTRAINT of_month CHECK (${month.condition}))`,
-  );
-  const columns = await run<{ name: string }>(
-    `SELECT attname::text AS name FROM pg_attribute WHERE attrelid = '${SCHEMA}.payments'::regclass AND attnum > 0 AND NOT attisdropped`,
-  );
-  const names = columns.map(({ name }) => name);
-  let [made, last] = [0, ''];
-  for (let portion = PORTION; portion === PORTION; made += portion) {
-    const [done] = await run<{ count: number; last: string | null }>(
-      `WITH made AS (
-         INSERT INTO ${short} (${names.join(', ')})
-         SELECT ${names.map((name) => LEFT_OUT[name] ?? name).join(', ')} FROM ${SCHEMA}.${table}
-          WHERE platform_payment_id > $1 ORDER BY platform_payment_id LIMIT ${PORTION} RETURNING platform_payment_id
-       ) SELECT count(*)::int AS count, max(platform_payment_id) AS last FROM made`,
-      [last],
+function shorten(database: Database, month: Month, table: string, rows: number): Promise<void> {
+  return unlimited(database, async (tx) => {
+    await tx.query(`DROP TABLE IF EXISTS ${SCHEMA}.${table}_short`);
+    await tx.query(
+      `CREATE TABLE ${SCHEMA}.${table}_short (LIKE ${SCHEMA}.payments INCLUDING ALL, CONSTRAINT of_month CHECK (${month.condition}))`,
     );
-    portion = done?.count ?? 0;
-    last = done?.last ?? last;
-  }
-  if (made !== rows) throw new Error(`${table} has changed while it was archived`);
-  // Made when the rows are there, indexes are full pages.
-  await run(`ALTER TABLE ${short} ADD PRIMARY KEY (platform_payment_id)`);
-  const others = await run<{ index: string }>(
-    `SELECT pg_get_indexdef(indexrelid) AS index FROM pg_index WHERE indrelid = '${SCHEMA}.${table}'::regclass AND NOT indisprimary`,
-  );
-  for (const { index } of others) {
-    await run(index.replace(/ INDEX \S+ ON \S+ /, ` INDEX ON ${short} `));
-  }
-  // The audit, by which the partner's id finds other payments (payment-search.ts), goes.
-  await run(`CREATE INDEX ON ${short} USING hash (payment_id)`);
-  const keys = await run<{ key: string }>(
-    `SELECT format('CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) AS key FROM pg_constraint
-      WHERE conrelid = '${SCHEMA}.payments'::regclass AND contype = 'f'`,
-  );
-  for (const { key } of keys) await run(`ALTER TABLE ${short} ADD ${key}`);
+    const [found] = await tx.query<{ columns: string[]; keys: string[] }>(
+      `SELECT ARRAY(SELECT attname::text FROM pg_attribute
+                     WHERE attrelid = '${SCHEMA}.payments'::regclass AND attnum > 0 AND NOT attisdropped) AS columns,
+              ARRAY(SELECT format('CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
+                     WHERE conrelid = '${SCHEMA}.payments'::regclass AND contype = 'f') AS keys`,
+    );
+    const { columns = [], keys = [] } = found ?? {};
+    const made = await tx.query<{ count: number }>(
+      `WITH made AS (
+         INSERT INTO ${SCHEMA}.${table}_short (${columns.join(', ')})
+         SELECT ${columns.map((name) => LEFT_OUT[name] ?? name).join(', ')} FROM ${SCHEMA}.${table} ORDER BY platform_payment_id
+         RETURNING 1
+       ) SELECT count(*)::float8 AS count FROM made`,
+    );
+    if (made[0]?.count !== rows) throw new Error(`${table} has changed while it was archived`);
+    // The audit, by which the partner's id finds other payments (payment-search.ts), goes.
+    await tx.query(`CREATE INDEX ON ${SCHEMA}.${table}_short USING hash (payment_id)`);
+    // Filled row by row, indexes by account and amount are half empty.
+    await tx.query(`REINDEX TABLE ${SCHEMA}.${table}_short`);
+    for (const key of keys) await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short ADD ${key}`);
+  });
 }
 
 /** Puts the short rows in the place of the full ones and drops the lines, with their note, in one transaction. */
