@@ -452,7 +452,7 @@ const DATA_ROW = 'D'.charCodeAt(0);
 const ERROR = 'E'.charCodeAt(0);
 
 /**
- * `read`: the answer depends on tables that its text names and on its values alone; `back`: any table may be another one; `other`: it may
+ * `read`: the answer depends on tables that its text names and on its values alone; `back`: every table may be another one; `other`: it may
  * change the tables that it names. No trigger and no foreign key changes another table.
  */
 type Kind = 'read' | 'back' | 'other';

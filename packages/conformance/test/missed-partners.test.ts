@@ -104,7 +104,6 @@ test('what a server answers reaches no terminal raw, and equal findings are coun
   });
   // The judge's own escapes are left out with the colours.
   const shown = terminalReport(report, { colour: false }) + pageReport(report) + jsonReport(report);
-  // oxlint-disable-next-line no-control-regex -- these are the characters that must not be there
   assert.doesNotMatch(shown, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/);
   const P60 = report.results.find(({ id }) => id === 'P60');
   assert.ok(P60 !== undefined && P60.findings.length > 0 && P60.findings.length <= 12);
