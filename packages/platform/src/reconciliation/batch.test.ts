@@ -24,11 +24,17 @@ import {
 } from '../../test/engine-rig.ts';
 import { compareLines } from './compare.ts';
 import { readExport } from './export-file.ts';
-import { openReconciliations, reconcileBatch as reconcile, reconcileFile } from './reconcile.ts';
+import { openReconciliations, reconcileFile } from './reconcile.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
 
-const reconcileBatch = (rig: EngineRig, batch: string): ReturnType<typeof reconcile> =>
-  reconcile({ ...rig, clock: systemClock }, batch, 'operator');
+async function reconcileBatch(rig: EngineRig, batch: string) {
+  const runs = openReconciliations({ ...rig, clock: systemClock });
+  try {
+    return await runs.compare(batch, 'operator');
+  } finally {
+    await runs.stop();
+  }
+}
 /** A file as it is sent. */
 async function* sent(csv: string): AsyncGenerator<Uint8Array> {
   yield Buffer.from(csv);

@@ -22,18 +22,15 @@ import { keepDifferences } from './differences.ts';
 import { compareLines, comparePayment, otherThan } from './compare.ts';
 import { readExport } from './export-file.ts';
 import { readStatement, REACHED_THE_PARTNER, withLines } from './batch.ts';
+import type { PartnerClient } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
-import type { NotSent, PartnerClient } from '../partners/client.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { NotSent } from '../partners/oauth-client.ts';
+import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { PAYMENT_COLUMNS, type PaymentRow } from '../store/payments.ts';
 
 /** What reconciliation needs. */
-export interface ReconcileDependencies {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
-  readonly clock: Clock;
-}
+type Dependencies = Pick<Services, 'database' | 'registry' | 'client' | 'clock'>;
 
 /** Payments read at once at most. Few, because the engine calls the same partner (PL16). */
 const READ_AT_ONCE = 4;
@@ -48,47 +45,49 @@ const ANSWER_MS = 10_000;
 /** How long a result is kept for whoever asked for it. */
 const RESULT_MS = 60_000;
 
-/** How far a comparison is. */
-interface Progress {
-  compared: number;
-  of: number;
+/** How far a comparison is, and what ends it early. */
+interface Run {
+  readonly progress: { compared: number; of: number };
+  readonly signal: AbortSignal;
 }
 
 /** Comparisons by reading each payment, which go on while nobody waits. */
-export interface Reconciliations {
-  /**
-   * Compares a batch. Answers after ANSWER_MS with `running`, its progress, when it takes longer; the same request again then waits for the
-   * same comparison. Throws Refusal BATCH_NOT_FOUND, and PARTNER_UNREACHABLE when the
-   * comparison could not be finished: half a comparison would look like agreement. A difference that the partner's statement shows and
-   * no payment of ours explains stands under the batch's own id.
-   */
-  compare(platform_batch_id: string, actor: string): Promise<Reconciliation>;
-  /** Ends what is under way. */
-  stop(): Promise<void>;
-}
+export type Reconciliations = ReturnType<typeof openReconciliations>;
 
-export function openReconciliations(dependencies: ReconcileDependencies): Reconciliations {
-  const { clock } = dependencies;
+/** Opens the comparisons. */
+export function openReconciliations(dependencies: Dependencies) {
+  const { database, clock } = dependencies;
   const stopping = new AbortController();
   const { signal } = stopping;
-  type Run = { readonly progress: Progress; readonly result: Promise<Reconciliation> };
-  const runs = new Map<string, Run>();
+  type Begun = Pick<Run, 'progress'> & { readonly result: Promise<Reconciliation> };
+  const runs = new Map<string, Begun>();
 
-  const begin = (platform_batch_id: string, actor: string): Run => {
-    const progress: Progress = { compared: 0, of: 0 };
-    const result = reconcileBatch(dependencies, platform_batch_id, actor, { progress, signal });
-    const run = { progress, result };
+  const toTheEnd = async (batch: string, actor: string, run: Run): Promise<Reconciliation> => {
+    const partner_id = await partnerOf(database, batch);
+    const found = await compareWithPartner(dependencies, batch, partner_id, run);
+    await keep(database, partner_id, found, actor);
+    return found.result;
+  };
+  const begin = (platform_batch_id: string, actor: string): Begun => {
+    const progress = { compared: 0, of: 0 };
+    const run = { progress, result: toTheEnd(platform_batch_id, actor, { progress, signal }) };
     runs.set(platform_batch_id, run);
     const forget = async (): Promise<void> => {
       await clock.sleep(RESULT_MS, signal);
       if (runs.get(platform_batch_id) === run) runs.delete(platform_batch_id);
     };
-    result.then(forget, forget);
+    run.result.then(forget, forget);
     return run;
   };
 
   return {
-    async compare(platform_batch_id, actor) {
+    /**
+     * Compares a batch. Answers after ANSWER_MS with `running`, its progress, when it takes longer; the same request again then waits for the
+     * same comparison. Throws Refusal BATCH_NOT_FOUND, and PARTNER_UNREACHABLE when the
+     * comparison could not be finished: half a comparison would look like agreement. A difference that the partner's statement shows and
+     * no payment of ours explains stands under the batch's own id.
+     */
+    async compare(platform_batch_id: string, actor: string): Promise<Reconciliation> {
       const run = runs.get(platform_batch_id) ?? begin(platform_batch_id, actor);
       const waited = new AbortController();
       const late = clock.sleep(ANSWER_MS, waited.signal).then(() => undefined);
@@ -108,27 +107,12 @@ export function openReconciliations(dependencies: ReconcileDependencies): Reconc
       }
     },
 
-    async stop() {
+    /** Ends what is under way. */
+    async stop(): Promise<void> {
       stopping.abort();
       await Promise.allSettled([...runs.values()].map(({ result }) => result));
     },
   };
-}
-
-/** Compares a batch to its end; see Reconciliations. */
-export async function reconcileBatch(
-  dependencies: ReconcileDependencies,
-  platform_batch_id: string,
-  actor: string,
-  run: { readonly progress: Progress; readonly signal?: AbortSignal } = {
-    progress: { compared: 0, of: 0 },
-  },
-): Promise<Reconciliation> {
-  const { database } = dependencies;
-  const partner_id = await partnerOf(database, platform_batch_id);
-  const found = await compareWithPartner(dependencies, platform_batch_id, partner_id, run);
-  await keep(database, partner_id, found, actor);
-  return found.result;
 }
 
 /**
@@ -202,10 +186,10 @@ async function keep(
 // With the partner itself --------------------------------------------------------------------------------------------------
 
 async function compareWithPartner(
-  { database, registry, client, clock }: ReconcileDependencies,
+  { database, registry, client, clock }: Dependencies,
   platform_batch_id: string,
   partner_id: string,
-  { progress, signal }: { readonly progress: Progress; readonly signal?: AbortSignal },
+  { progress, signal }: Run,
 ): Promise<Found> {
   const partner = await registry.get(partner_id);
   if (partner === undefined) throw new Refusal('BATCH_NOT_FOUND');
@@ -285,7 +269,7 @@ async function* paymentsOf(
 function paceOf(
   { budget }: Pick<Partner, 'budget'>,
   clock: Clock,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): () => Promise<void> {
   const everyMs = 1_000 / (budget.max_calls_per_second * RATE_SHARE);
   let next = clock.monotonic();
@@ -308,23 +292,17 @@ async function readEach(
   client: PartnerClient,
   partner: Partner,
   payments: readonly PaymentRow[],
-  run: {
-    readonly pace: () => Promise<void>;
-    readonly progress: Progress;
-    readonly signal: AbortSignal | undefined;
-  },
+  { pace, progress, signal }: Run & { readonly pace: () => Promise<void> },
 ): Promise<Difference[]> {
-  const { pace, progress, signal } = run;
   const differences: Difference[] = [];
   let next = 0;
   const readOn = async (): Promise<void> => {
     for (let payment = payments[next]; payment !== undefined; payment = payments[next]) {
       next += 1;
       await pace();
-      const found =
-        signal?.aborted === true
-          ? undefined
-          : comparePayment(payment, await client.poll(partner, payment));
+      const found = signal.aborted
+        ? undefined
+        : comparePayment(payment, await client.poll(partner, payment));
       if (found === undefined) {
         next = payments.length;
         throw new Refusal('PARTNER_UNREACHABLE', { headers: { 'Retry-After': RETRY_AFTER_S } });
