@@ -5,8 +5,7 @@
  * holds:  a transaction never spans a call. A call has a deadline; a funding method that fails or hangs fills its own queue and no other.
  */
 import { isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
-import { retryAfterMs } from '../partners/oauth-client.ts';
-import type { NotSent } from '../partners/client.ts';
+import { retryAfterMs, type NotSent } from '../partners/oauth-client.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { Partner } from '../partners/registry.ts';
 import { judgePoll, judgeSubmit, type PollOutcome, type SubmitOutcome } from './outcome.ts';

@@ -7,7 +7,7 @@
  *         PL2, PL5).
  */
 import type { Exchange } from '../partners/http-call.ts';
-import type { NotSent } from '../partners/client.ts';
+import type { NotSent } from '../partners/oauth-client.ts';
 import {
   judgeRecord,
   reasonText,

@@ -33,15 +33,8 @@ import { openPeer, type Exchange, type Peer } from './http-call.ts';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 
-/** What identifies a payment to its partner. */
-export interface PaymentKey {
-  readonly platform_payment_id: string;
-  readonly biller_id: string;
-  readonly account_id: string;
-}
-
 /** What identifies an account to its partner. */
-type AccountKey = Omit<PaymentKey, 'platform_payment_id'>;
+type AccountKey = Pick<Intent, 'biller_id' | 'account_id'>;
 
 /** The readable part of an account as its partner returned it (decision 4). */
 export interface AccountView {
@@ -56,8 +49,6 @@ type Unread =
   | { readonly kind: 'unreachable'; readonly reason: string };
 export type AccountOutcome = { readonly kind: 'found'; readonly account: AccountView } | Unread;
 export type BalanceOutcome = { readonly kind: 'found'; readonly balance: Balance } | Unread;
-
-export type { NotSent };
 
 /** A PUT or a status GET with its answer, for store/attempts.ts, which keeps the evidence. */
 export interface AnsweredCall {
@@ -171,16 +162,8 @@ export function createPartnerClient(options: PartnerClientOptions) {
         ...(waitSeconds > 0 ? { headers: { prefer: `wait=${waitSeconds}` } } : {}),
       }),
     /** The statement of a batch (decision 26, an extension). */
-    getStatement: (
-      partner: Partner,
-      platform_batch_id: string,
-      given?: CallOptions,
-    ): Promise<Exchange | NotSent> =>
-      lineOf(partner).send({
-        ...given,
-        operation: 'get_batch_statement',
-        values: { platform_batch_id },
-      }),
+    getStatement: (partner: Partner, platform_batch_id: string): Promise<Exchange | NotSent> =>
+      lineOf(partner).send({ operation: 'get_batch_statement', values: { platform_batch_id } }),
     /** Drops the connections to a partner: answers were crossed on one of them (F27). */
     reset: ({ partner_id }: Partner): void => void drop(partner_id),
     close: async (): Promise<void> => void (await Promise.all([...lines.keys()].map(drop))),

@@ -75,11 +75,7 @@ export interface Call {
 }
 
 /** Keep-alive connections to one origin. */
-export interface Peer {
-  exchange(call: Call): Promise<Exchange>;
-  /** Lets running calls end and closes the connections; later calls return `stopped`. */
-  close(): Promise<void>;
-}
+export type Peer = ReturnType<typeof openPeer>;
 
 /**
  * Opens a pool of at most `connections` to the origin of a URL; nothing is connected before the first call. Through a proxy the name of
@@ -92,7 +88,7 @@ export function openPeer(
     readonly allowPrivateAddresses: boolean;
     readonly connection?: PartnerConnection;
   },
-): Peer {
+) {
   const { connections, allowPrivateAddresses, connection = {} } = options;
   const { certificate: cert, private_key: key, authority: ca, proxy_url: uri } = connection;
   const tls = {
@@ -132,36 +128,25 @@ export function openPeer(
         });
   let isClosed = false;
   return {
-    async exchange(call) {
+    async exchange(call: Call): Promise<Exchange> {
       if (isRefused) return noReply('address');
       if (isClosed || call.signal?.aborted === true) return noReply('stopped');
-      return exchange(pool, origin, call);
+      const { method, path, body = null } = call;
+      return new Promise((resolve) => {
+        const handler = new CallHandler(call, resolve);
+        try {
+          pool.dispatch({ origin, method, path, headers: headersOf(call), body }, handler);
+        } catch (error) {
+          handler.onResponseError(undefined, error);
+        }
+      });
     },
-    close() {
+    /** Lets running calls end and closes the connections; later calls return `stopped`. */
+    close(): Promise<void> {
       isClosed = true;
       return pool.close().catch(() => pool.destroy());
     },
   };
-}
-
-function exchange(pool: Dispatcher, origin: string, call: Call): Promise<Exchange> {
-  return new Promise((resolve) => {
-    const handler = new CallHandler(call, resolve);
-    try {
-      pool.dispatch(
-        {
-          origin,
-          method: call.method,
-          path: call.path,
-          headers: headersOf(call),
-          body: call.body ?? null,
-        },
-        handler,
-      );
-    } catch (error) {
-      handler.onResponseError(undefined, error);
-    }
-  });
 }
 
 /**
@@ -258,16 +243,12 @@ function callsUnder(signal: AbortSignal): Set<CallHandler> {
 }
 
 /** Identity: a small body must not become a large one here (F40). No-store: a cache must not answer for the partner (F37). */
-const STANDING_HEADERS = [
-  'accept',
-  'application/json',
-  'accept-encoding',
-  'identity',
-  'cache-control',
-  'no-store',
-  'user-agent',
-  'duebridge',
-];
+const STANDING_HEADERS = Object.entries({
+  accept: 'application/json',
+  'accept-encoding': 'identity',
+  'cache-control': 'no-store',
+  'user-agent': 'duebridge',
+}).flat();
 
 /** All headers of a call as undici takes them fastest: names and values in turn. */
 function headersOf({ headers }: Call): string[] {

@@ -4,7 +4,7 @@ import { parseJson } from '@duebridge/contract';
 import fc from 'fast-check';
 import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Exchange, NoReply, Reply } from './http-call.ts';
-import type { NotSent } from './client.ts';
+import type { NotSent } from './oauth-client.ts';
 import { judgePoll, judgeSubmit } from '../engine/outcome.ts';
 
 const intent: Intent = {

@@ -51,18 +51,9 @@ export type RecordJudgement =
   /** Says succeeded without a usable posted_at (F35): asked again a few times, then reviewed. */
   | { readonly kind: 'incomplete'; readonly acceptance: Acceptance }
   /** Another payment, or another amount, account or batch than ours (F27, F30): frozen for an operator. */
-  | { readonly kind: 'mismatch'; readonly field: MismatchField }
+  | { readonly kind: 'mismatch'; readonly field: keyof Intent }
   /** Not a payment record: it says nothing (F24). */
   | { readonly kind: 'invalid' };
-
-/** A field whose echo differed from the intent. */
-export type MismatchField =
-  | 'platform_payment_id'
-  | 'amount_in_cents'
-  | 'platform_batch_id'
-  | 'biller_id'
-  | 'account_id'
-  | 'payment_id';
 
 /** Kept where the partner gave no words: it broke PF5, or it refused the payment by a code alone. The page says so in the customer's language. */
 export const NO_REASON = 'The biller gave no reason.';
@@ -87,23 +78,15 @@ export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudge
   if (!isPaymentStatus(status))
     return { kind: 'processing', acceptance, anomaly: 'unknown_status' };
   if (!isTerminal(status)) {
-    return {
-      kind: 'processing',
-      acceptance,
-      anomaly: posted === undefined ? undefined : 'posted_while_processing',
-    };
+    const anomaly = posted === undefined ? undefined : 'posted_while_processing';
+    return { kind: 'processing', acceptance, anomaly };
   }
   switch (status) {
     case 'succeeded':
       if (posted === undefined) return { kind: 'incomplete', acceptance };
       return {
         kind: 'ended',
-        ending: {
-          ...acceptance,
-          status,
-          posted_at: posted,
-          failure_reason: null,
-        },
+        ending: { ...acceptance, status, posted_at: posted, failure_reason: null },
         anomaly: posted < initiated_at ? 'posted_before_initiated' : undefined,
       };
     case 'failed': {
@@ -128,7 +111,7 @@ function notPosted(posted: string | undefined): Anomaly | undefined {
 }
 
 /** Id and amount must be present and equal; account, biller and batch must be equal if present (PL6). */
-function mismatch(intent: Intent, fields: PaymentReplyApartFromPosting): MismatchField | undefined {
+function mismatch(intent: Intent, fields: PaymentReplyApartFromPosting): keyof Intent | undefined {
   if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
   if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';
   const { platform_batch_id, biller_id, account_id } = fields;

@@ -4,8 +4,8 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Difference, PaymentStatus } from '@duebridge/contract';
-import type { NotSent } from '../partners/client.ts';
 import type { Exchange } from '../partners/http-call.ts';
+import type { NotSent } from '../partners/oauth-client.ts';
 import { judgeRecord } from '../partners/payment-record.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import type { StatementLine } from './batch.ts';
