@@ -3,11 +3,7 @@
  * in it may answer in a partner's place. What arrives is what the real client would pass to the engine. Names are looked up by the real
  * client's means (runtime/name-lookup.ts), a cache for each partner, from servers that know every name and may be silent about one.
  */
-import type {
-  CallOptions,
-  PartnerClient,
-  PaymentKey,
-} from '../../packages/platform/src/partners/client.ts';
+import type { CallOptions, PartnerClient } from '../../packages/platform/src/partners/client.ts';
 import type { Exchange } from '../../packages/platform/src/partners/http-call.ts';
 import type { Intent } from '../../packages/platform/src/partners/payment-record.ts';
 import { openNameLookup, type NameResolver } from '../../packages/runtime/src/name-lookup.ts';
@@ -16,33 +12,25 @@ import type { Request, Response, SimulatedPartner } from './partners.ts';
 import type { Process, World } from './time.ts';
 
 /** What the network does, as chances per message and a latency. */
-export interface NetworkFaults {
-  latencyMs: number;
-  /** The request never arrives, and the connection is reset. */
-  lostRequest: number;
-  /** The partner acts, and its answer never arrives. */
-  lostAnswer: number;
-  /** Nothing comes back until the deadline, whether or not the partner acted. */
-  stalled: number;
-  /** The request is delivered once more, later: by a proxy (F49). */
-  doubled: number;
-  /** A gateway answers instead: 502 or HTML, before the partner saw the request or after. */
-  gateway: number;
-  /** Nothing passes at all. */
-  cut: boolean;
-  /** The platform's client does not heed that a call is aborted. */
-  deaf: boolean;
-}
+export type NetworkFaults = ReturnType<typeof healthyNetwork>;
 
-export function healthyNetwork(): NetworkFaults {
+/** A network without faults. */
+export function healthyNetwork() {
   return {
     latencyMs: 20,
+    /** The request never arrives, and the connection is reset. */
     lostRequest: 0,
+    /** The partner acts, and its answer never arrives. */
     lostAnswer: 0,
+    /** Nothing comes back until the deadline, whether or not the partner acted. */
     stalled: 0,
+    /** The request is delivered once more, later: by a proxy (F49). */
     doubled: 0,
+    /** A gateway answers instead: 502 or HTML, before the partner saw the request or after. */
     gateway: 0,
+    /** Nothing passes at all. */
     cut: false,
+    /** The platform's client does not heed that a call is aborted. */
     deaf: false,
   };
 }
@@ -196,12 +184,8 @@ function resolverOf(to: SimulatedPartner): NameResolver {
   };
 }
 
-function keyOf(key: PaymentKey): Pick<Request, 'id' | 'biller_id' | 'account_id'> {
-  return {
-    id: key.platform_payment_id,
-    biller_id: key.biller_id,
-    account_id: key.account_id,
-  };
+function keyOf({ platform_payment_id: id, biller_id, account_id }: Intent) {
+  return { id, biller_id, account_id };
 }
 
 function reply(status: number): Extract<Exchange, { kind: 'reply' }> {
