@@ -22,7 +22,7 @@ import { endCase } from '../store/cases.ts';
 import { pausePayment, settleByWord, withdrawPayment } from '../store/operators-acts.ts';
 import { activePayment } from './active-payment.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
-import { newSettlementTimes } from './poll-schedule.ts';
+import { SettlementTimes } from './poll-schedule.ts';
 import { closePayment } from './review.ts';
 import { writer } from '../../test/engine-rig.ts';
 
@@ -85,7 +85,7 @@ function reached(): Set<PaymentStage> {
     times: { retryMs: 1, maxRetryMs: 2, pollMs: 1, trialMs: 1, callsEndMs: 1 },
     collection: 'reserved',
     refusals: [],
-    settlements: newSettlementTimes(),
+    settlements: new SettlementTimes(),
     canWait: false,
     workedAt: 0,
   } as const;

@@ -136,15 +136,8 @@ function happened(
         return state;
       }
       acts.push({ kind: 'begin', worker_id, provenAt: askedAt });
-      const renewAt = askedAt + times.beatMs;
-      return {
-        kind: 'held',
-        worker_id,
-        provenAt: askedAt,
-        askedAt: undefined,
-        renewAt,
-        leaving: false,
-      };
+      const proven = { provenAt: askedAt, askedAt: undefined, renewAt: askedAt + times.beatMs };
+      return { kind: 'held', worker_id, ...proven, leaving: false };
     }
     case 'renewed':
     case 'refused':
@@ -211,19 +204,10 @@ export interface LeaseOptions {
 }
 
 /** A lease that is kept. */
-export interface Lease {
-  /** Milliseconds since the lease was last proven, or since it was first requested; shown by readiness and the metric. */
-  readonly ageMs: number;
-  /** Resolves when the first request has been answered, whatever the answer. */
-  readonly asked: Promise<void>;
-  /** Begins a stop: a held lease is kept, and a new one is no longer requested. */
-  leave(): void;
-  /** The stop is done. Resolves when no registration is under way that would leave a row behind. */
-  end(): Promise<void>;
-}
+export type Lease = ReturnType<typeof keepLease>;
 
 /** Acquires a lease and keeps it until `end`. */
-export function keepLease(options: LeaseOptions): Lease {
+export function keepLease(options: LeaseOptions) {
   const { clock, log, times, workers } = options;
   let state: LeaseState = { kind: 'none', retryAt: clock.monotonic() };
   let provenAt = clock.monotonic();
@@ -270,7 +254,6 @@ export function keepLease(options: LeaseOptions): Lease {
         return;
       case 'renew':
         void ask(act);
-        return;
     }
   };
 
@@ -314,12 +297,16 @@ export function keepLease(options: LeaseOptions): Lease {
 
   feed({ kind: 'clock' });
   return {
-    get ageMs() {
+    /** Milliseconds since the lease was last proven, or since it was first requested; shown by readiness and the metric. */
+    get ageMs(): number {
       return clock.monotonic() - provenAt;
     },
+    /** Resolves when the first request has been answered, whatever the answer. */
     asked: asked.promise,
+    /** Begins a stop: a held lease is kept, and a new one is no longer requested. */
     leave: () => feed({ kind: 'leave' }),
-    async end() {
+    /** The stop is done. Resolves when no registration is under way that would leave a row behind. */
+    async end(): Promise<void> {
       feed({ kind: 'end' });
       while (underWay.size > 0) await Promise.all(underWay);
     },

@@ -12,7 +12,7 @@ import { CallQueue, type Due } from './call-queue.ts';
 import type { WorkerGround } from './options.ts';
 import type { HoldReason } from './outcome.ts';
 import type { PartnerSignal } from './payment-steps.ts';
-import { newSettlementTimes, type SettlementTimes } from './poll-schedule.ts';
+import { SettlementTimes } from './poll-schedule.ts';
 
 /** A partner that does not apply Prefer: wait is asked again after this, since it may have been upgraded. */
 const ASK_TO_WAIT_AGAIN_MS = 10 * 60_000;
@@ -27,7 +27,7 @@ export interface Part {
 export class PartnerCalls<T extends Due> {
   readonly partner_id: string;
   readonly queue: CallQueue<T>;
-  readonly settlements: SettlementTimes = newSettlementTimes();
+  readonly settlements = new SettlementTimes();
   /** Waiting reads under way: at most half of the places, so that plain calls always find room. */
   waiting = 0;
   /** Whether the partner applies Prefer: wait; undefined until it has answered one. */

@@ -22,18 +22,13 @@ export const MAX_RETRY_MS = 60_000;
  * The longest delay for a payment of this age: a customer may wait within the first hour and an operator within the first day; after
  * that nobody does.
  */
-export function capMs(ageMs: number): number {
+function capMs(ageMs: number): number {
   if (ageMs >= DAY_MS) return HOUR_MS;
   return ageMs >= HOUR_MS ? 15 * 60_000 : 60_000;
 }
 
 /** Delay until the same PUT or GET is tried again after an unknown outcome; `tries` counts those that failed in a row. */
-export function retryMs(
-  tries: number,
-  random: number,
-  firstMs: number = FIRST_RETRY_MS,
-  maxMs: number = MAX_RETRY_MS,
-): number {
+export function retryMs(tries: number, random: number, firstMs: number, maxMs: number): number {
   const grown = firstMs * 2 ** Math.min(Math.max(tries, 1) - 1, 30);
   return Math.min(grown, maxMs) * (0.5 + random * 0.5);
 }
@@ -72,20 +67,15 @@ function plannedCapMs(ageMs: number): number {
 }
 
 /** The latest times from acceptance to the end of one partner's payments. */
-export interface SettlementTimes {
+export class SettlementTimes {
   /** In milliseconds, the latest SAMPLES; the next one replaces the oldest. */
-  readonly times: number[];
+  readonly times: number[] = [];
   /** How many were learned in all. */
-  count: number;
+  count = 0;
   /** How many had been when the plan was made. */
-  planned: number;
+  planned = 0;
   /** Poll times in milliseconds of age, ascending. */
-  plan: readonly number[];
-}
-
-/** The state of a partner about which nothing is known. */
-export function newSettlementTimes(): SettlementTimes {
-  return { times: [], count: 0, planned: 0, plan: [] };
+  plan: readonly number[] = [];
 }
 
 /** Notes that a payment ended `ms` after its acceptance. */

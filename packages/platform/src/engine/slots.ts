@@ -19,7 +19,7 @@ export const SLOTS = 1_024;
 export const ARRIVALS_KEEPER = 0;
 
 /** The slots as they stand in the database. */
-export interface SlotView {
+interface SlotView {
   /** Owner by slot; null where there is none. */
   readonly owners: readonly (string | null)[];
   /** Workers whose lease has not expired and that read the slots. */
@@ -28,16 +28,8 @@ export interface SlotView {
   readonly living: readonly string[];
 }
 
-/** What one worker should do about its slots. */
-export interface SlotPlan {
-  readonly give: readonly number[];
-  readonly take: readonly number[];
-  /** Slots that this worker should own in the end. */
-  readonly target: number;
-}
-
-/** The plan for `me`, from data that every worker sees alike. Pure. */
-export function planSlots({ owners, active, living }: SlotView, me: string): SlotPlan {
+/** What `me` should do about its slots, from data that every worker sees alike. Pure. */
+export function planSlots({ owners, active, living }: SlotView, me: string) {
   const workers = [...new Set([...active, me])].toSorted();
   const alive = new Set([...living, ...workers]);
   const owned = new Map<string, number[]>(workers.map((worker) => [worker, []]));
@@ -58,6 +50,7 @@ export function planSlots({ owners, active, living }: SlotView, me: string): Slo
   return {
     give: mine.slice(target),
     take: free.slice(from, from + Math.max(0, target - mine.length)),
+    /** Slots that this worker should own in the end. */
     target,
   };
 }

@@ -2,14 +2,10 @@
 import type { Clock } from '@duebridge/runtime';
 
 /** One alarm, which rings once at the earliest of the times that it was set to since it last rang. */
-export interface Alarm {
-  /** Rings at this monotonic time at the latest. */
-  by(at: number): void;
-  off(): void;
-}
+export type Alarm = ReturnType<typeof alarmOf>;
 
 /** An alarm that calls `ring`; it is off. */
-export function alarmOf(clock: Clock, ring: () => void): Alarm {
+export function alarmOf(clock: Clock, ring: () => void) {
   let set: { readonly at: number; readonly cancel: AbortController } | undefined;
   const off = (): void => {
     set?.cancel.abort();
@@ -17,7 +13,8 @@ export function alarmOf(clock: Clock, ring: () => void): Alarm {
   };
   return {
     off,
-    by(at) {
+    /** Rings at this monotonic time at the latest. */
+    by(at: number): void {
       if (set !== undefined && set.at <= at) return;
       off();
       const cancel = new AbortController();
