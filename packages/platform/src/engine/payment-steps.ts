@@ -213,7 +213,10 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
       return { memory: { tries: 0, hold }, next: 0 };
     }
     case 'declined':
-      return declined(payment, event, around);
+      // What was never sent fails. What may have been sent may be posted (PL5): its partner is asked, once no call can be under way any
+      // more that would bring it there after the answer.
+      if (!payment.maybeSent) return failsUnsent(event.reason);
+      return { memory: { declined: event.reason, tries: 0 }, next: around.times.callsEndMs };
     case 'waits':
       return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {
@@ -229,19 +232,6 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
     case 'polled':
       return polled({ ...payment, polls: payment.polls + 1 }, event, around);
   }
-}
-
-/**
- * What was never sent fails. What may have been sent may be posted (PL5): its partner is asked, once no call can be under way any more
- * that would bring it there after the answer.
- */
-function declined(
-  { maybeSent }: Payment,
-  { reason }: Extract<PaymentEvent, { kind: 'declined' }>,
-  { times }: Surroundings,
-): Decision {
-  if (maybeSent) return { memory: { declined: reason, tries: 0 }, next: times.callsEndMs };
-  return failsUnsent(reason);
 }
 
 function failsUnsent(reason: string): Decision {
