@@ -77,7 +77,7 @@ async function scene(sick: Sickness = () => Promise.resolve(undefined)) {
 
 test('a worker has a place for payments from its start to its stop, which gives its slots back; then it sends nothing, and may start again [PL9 LV2 LV5 LV9]', async () => {
   const { world, engine, pay, within, hasPlace, sent, owners, workers, started } = await scene();
-  assert.deepEqual([hasPlace(), engine.workerId], [false, '']);
+  assert.deepEqual([hasPlace(), engine.workerId], [false, undefined]);
   assert.deepEqual(engine.health, { lease: true, calls: true }, 'nothing is wrong before it');
   assert.ok(await within(0, engine.stop()));
   await started();

@@ -40,13 +40,6 @@ const RELEASE_MS = 1_000;
 /** How long a start waits for the first read of the slots: a server opens its listeners within three seconds. */
 const FIRST_ROUND_MS = 1_500;
 
-/** What exists from a start to the end of its stop. */
-interface Run {
-  readonly lease: Lease;
-  /** Aborted when the stop begins. */
-  readonly stopping: AbortController;
-}
-
 /** The engine of one process. Nothing happens before `start`. */
 export class Engine {
   readonly #options: EngineOptions;
@@ -54,8 +47,8 @@ export class Engine {
   readonly #workers: WorkerList;
   readonly #metrics: EngineMetrics;
   readonly #steady: Clock;
-  #workerId = '';
-  #run: Run | undefined;
+  /** From a start to the end of its stop; `stopping` is aborted when that begins. */
+  #run: { readonly lease: Lease; readonly stopping: AbortController } | undefined;
   #worker: Worker | undefined;
 
   constructor(options: EngineOptions) {
@@ -72,9 +65,9 @@ export class Engine {
     });
   }
 
-  /** The worker of this process: a worker that lost its lease comes back under another id. */
-  get workerId(): string {
-    return this.#workerId;
+  /** The worker of this process, if there is one: a worker that lost its lease comes back under another id. */
+  get workerId(): string | undefined {
+    return this.#worker?.workerId;
   }
 
   /**
@@ -181,7 +174,6 @@ export class Engine {
 
   /** The lease is held: payments are driven under this id from here on. */
   #begin(workerId: string, provenAt: number, outage: Outage): void {
-    this.#workerId = workerId;
     this.#worker = new Worker(
       {
         ...this.#options,

@@ -12,7 +12,7 @@
 import type { FundingOrder } from '../funding.ts';
 import type { Partner } from '../partners/registry.ts';
 import { pausedPayments } from '../store/operators-acts.ts';
-import { ARRIVALS, findPayments, type NewPlace, type PaymentRow } from '../store/payments.ts';
+import { findPayments, type NewPlace, type PaymentRow } from '../store/payments.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { keptMs } from './lease.ts';
 import type { WorkerGround } from './options.ts';
@@ -89,17 +89,14 @@ export class Worker {
     this.#provenAt = Math.max(this.#provenAt, at);
   }
 
-  /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. */
+  /** Where a payment that this process creates begins: in its own slots by turns, so that this worker drives it. Undefined while it has none. */
   placeForNew(
     partner: Pick<Partner, 'partner_id' | 'paused'>,
     order: Pick<FundingOrder, 'funding_method'>,
-  ): NewPlace {
+  ): NewPlace | undefined {
     this.#nextNew += 1;
     const slot = this.#newSlots[this.#nextNew % this.#newSlots.length];
-    // There is none while this worker owns no slot.
-    if (slot === undefined || this.#ended || !this.#on.holdsLease()) {
-      return { slot: ARRIVALS, stage: 'created' };
-    }
+    if (slot === undefined || this.#ended || !this.#on.holdsLease()) return undefined;
     return { slot, stage: this.dispatcher.canSendNow(partner, order) ? 'dispatching' : 'created' };
   }
 
