@@ -6,9 +6,6 @@ import { Refusal } from '@duebridge/contract';
 import { builtOnce, sendAsset } from '@duebridge/runtime';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-/** The output directory of the build of packages/web. */
-const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
-
 const headers = {
   'Content-Security-Policy': [
     "default-src 'none'",
@@ -26,7 +23,7 @@ const headers = {
 };
 
 /** Serves `/`, `/console…` and `/console/assets/…`. `dist` ends with a slash. */
-export function serveConsole(app: FastifyInstance, dist: URL = builtPages): void {
+export function serveConsole(app: FastifyInstance, dist: URL): void {
   const files = builtOnce(dist, async ({ manifest, asset }) => {
     const { console: built } = manifest as { console: { html: string; assets: string[] } };
     const assets = built.assets.map(

@@ -38,16 +38,14 @@ interface Ends {
   readonly count: number;
 }
 
-/** A step's sums. */
-interface Sums {
-  succeeded: number;
-  failed: number;
-  canceled: number;
-  processing: number;
-  readonly times: number[];
-}
-
-const noSums = (): Sums => ({ succeeded: 0, failed: 0, canceled: 0, processing: 0, times: [] });
+/** A step's sums; `times`: of those that succeeded, by class. */
+const noSums = () => ({
+  succeeded: 0,
+  failed: 0,
+  canceled: 0,
+  processing: 0,
+  times: [] as number[],
+});
 
 /** A quantile of counted times, in milliseconds: the middle of its class; null without times. Pure. */
 export function quantileOf(times: readonly (number | undefined)[], share: number): number | null {
@@ -136,7 +134,7 @@ export async function readFigures(
     ...(await database.query<Ends>(countedStatement, [step, since, partner_id ?? ALL])),
     ...(await database.query<Ends>(openSince, [step, since, partner_id])),
   ];
-  const byStep = new Map<number, Sums>();
+  const byStep = new Map<number, ReturnType<typeof noSums>>();
   for (const { at, status, class: of, count } of ends) {
     if (at < from) continue;
     const sums = byStep.get(at) ?? noSums();

@@ -10,12 +10,6 @@ import { PAUSED } from '../store/payments.ts';
 /**
  * Open reviews by reason. The partner's own code is cut off, because it may be any text and a metric's label needs a bounded set.
  */
-interface Reviews {
-  readonly reason: string;
-  readonly count: number;
-  readonly oldest_at: string;
-}
-
 const reviewsStatement = sql(`
    WITH held AS MATERIALIZED (
      SELECT p.platform_payment_id, p.review_reason FROM duebridge_platform.payments p
@@ -69,13 +63,9 @@ const operatorsEndingStatement = sql(`
      FROM duebridge_platform.operator_keys k JOIN duebridge_platform.operators o USING (operator_id)
     WHERE k.revoked_at IS NULL AND o.disabled_at IS NULL AND o.oidc_subject IS NULL GROUP BY o.operator_id ${ENDING}, o.operator_id`);
 
-interface Flight {
-  readonly in_flight: number;
-  readonly oldest_in_flight_at: string | null;
-  readonly overdue: number;
-  readonly unsettled: number;
+type Flight = Pick<Overview, 'in_flight' | 'oldest_in_flight_at' | 'overdue' | 'unsettled'> & {
   readonly oldest_unsettled_at: string | null;
-}
+};
 
 /** The one row of a statement that only counts. */
 async function only<Row>(
@@ -92,7 +82,7 @@ async function only<Row>(
 async function waiting(database: Database) {
   const [reviews, cases, flight, paused, differences, clients_ending, operators_ending] =
     await Promise.all([
-      database.query<Reviews>(reviewsStatement),
+      database.query<Overview['reviews'][number]>(reviewsStatement),
       database.query<Overview['cases'][number]>(casesStatement),
       only<Flight>(database, flightStatement, [OVERDUE_AFTER_MS]),
       only<Paused>(database, pausedStatement),

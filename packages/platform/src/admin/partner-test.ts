@@ -41,7 +41,8 @@ export async function testPartner(
   }
   const { reason } = outcome;
   const status = /^status_(\d+)$/.exec(reason)?.[1];
-  if (status === undefined) return found(false, null, FINDINGS[reason] ?? unknownFinding(reason));
+  if (status === undefined)
+    return found(false, null, FINDINGS[reason] ?? `There is no usable answer (${reason}).`);
   if (status === '401' || status === '403') {
     return found(
       true,
@@ -54,10 +55,6 @@ export async function testPartner(
     null,
     `The partner answers ${status} to Get Account of an unknown account, where 404 with a JSON body is expected: check base_url and paths.`,
   );
-}
-
-function unknownFinding(reason: string): string {
-  return `There is no usable answer (${reason}).`;
 }
 
 /** The meaning of each reason for a missing answer, and what to do. */
