@@ -108,6 +108,9 @@ export function readPlatformConfig(
   };
 }
 
+/** Where the build of @duebridge/web writes, in the workspace and in an installed package. */
+const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
+
 /** A configuration with the default of everything that is left out or undefined; of rates, an undefined `ipRate` means none. */
 export function settled(config: PlatformConfig) {
   const clientRate = { perSecond: 25, burst: 50 };
@@ -118,6 +121,7 @@ export function settled(config: PlatformConfig) {
     ...readPlatformConfig({}),
     databaseWaitSeconds: 0,
     clientRate,
+    webDist: builtPages,
     ...(Object.fromEntries(given) as PlatformConfig),
   };
 }

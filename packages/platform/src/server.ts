@@ -250,7 +250,7 @@ function openPublicListener(
   checkout: ReturnType<typeof openCheckout>,
   ready: Ready,
 ): FastifyInstance {
-  const { trustedProxies, webDist } = config;
+  const { trustedProxies, webDist: dist } = config;
   const { registry, funding, clock, log, metrics } = services;
   const visits = openVisits(services, sealKey);
   const publicApp = createServer({ log, clock, metrics, trustedProxies });
@@ -258,8 +258,7 @@ function openPublicListener(
   mountPublic(publicApp, { config, ...checkout, funding, visits });
   mountProcessorEvents(publicApp, services);
   mountPolicyReports(publicApp, services);
-  const dist = webDist === undefined ? {} : { dist: webDist };
-  servePages(publicApp, { registry, visits, adapters, ...dist });
+  servePages(publicApp, { registry, visits, adapters, dist });
   const description =
     'Create Token, called by partners, and the flow API, called by the payment page.';
   const openapi = renderOpenApi(platformRoutes, { title: 'duebridge platform', description });

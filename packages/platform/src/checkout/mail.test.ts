@@ -198,8 +198,6 @@ test('no text in a mail adds a header or turns the direction of what is read', (
     'failed',
     {
       platform_payment_id: 'id',
-      partner_id: 'p',
-      biller_id: 'b',
       account_id: 'account-1',
       amount_in_cents: 100,
       refunded_in_cents: 0,

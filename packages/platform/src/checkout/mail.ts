@@ -125,8 +125,6 @@ interface Claimed {
 type Content = Pick<
   PaymentRow,
   | 'platform_payment_id'
-  | 'partner_id'
-  | 'biller_id'
   | 'account_id'
   | 'amount_in_cents'
   | 'failure_reason'

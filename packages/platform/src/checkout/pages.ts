@@ -19,14 +19,6 @@ import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import { REPORTING } from './policy-reports.ts';
 import { VISIT_SECONDS, type Visit, type Visits } from './visit.ts';
 
-/** All build output, held in memory: under 200 kB. */
-interface Pages {
-  /** By address: what changes at it (the newest SDK, the list of what may be pinned), and what is pinned (decision 87). */
-  readonly files: ReadonlyMap<string, { readonly asset: Asset; readonly headers: Headers }>;
-  readonly flowHtml: string;
-  readonly flowPolicy: string;
-}
-
 type Headers = Readonly<Record<string, string>>;
 
 interface Release {
@@ -51,9 +43,6 @@ const HTML = 'text/html; charset=utf-8';
 const MAX_FILLED = 1_000;
 
 const partnerId = compileCheck(PartnerId);
-
-/** Where the build of @duebridge/web writes, in the workspace and in an installed package. */
-const builtPages = new URL('./dist/', import.meta.resolve('@duebridge/web/package.json'));
 
 /** Five minutes: a fixed SDK reaches every page soon, and a busy page does not request it on every view. */
 const BRIEFLY = { 'Cache-Control': 'public, max-age=300' };
@@ -128,7 +117,7 @@ const flowHeaders = {
 interface Serving {
   readonly registry: PartnerRegistry;
   readonly visits: Visits;
-  readonly pages: () => Promise<Pages>;
+  readonly pages: () => ReturnType<typeof loadPages>;
   readonly funding: ReturnType<typeof fundingFrames>;
 }
 
@@ -141,11 +130,11 @@ export function servePages(
   options: {
     registry: PartnerRegistry;
     visits: Visits;
-    dist?: URL;
+    dist: URL;
     adapters?: readonly FundingAdapter[];
   },
 ): void {
-  const { registry, visits, dist = builtPages, adapters = [] } = options;
+  const { registry, visits, dist, adapters = [] } = options;
   const pages = builtOnce(dist, (built) => loadPages(built, adapters));
   for (const folder of ['/sdk/v1/', '/flow/assets/', '/flow/fund/']) {
     app.get<{ Params: { file: string } }>(`${folder}:file`, async (request, reply) => {
@@ -391,10 +380,11 @@ function escapeAttribute(text: string): string {
     .replaceAll('>', '&gt;');
 }
 
+/** All build output, held in memory: under 200 kB. */
 async function loadPages(
   { manifest: built, asset, text }: BuiltFolder,
   adapters: readonly FundingAdapter[],
-): Promise<Pages> {
+) {
   const manifest = built as Manifest;
   const { sdk, flow } = manifest;
   const releases = [...manifest.releases, manifest];
@@ -417,6 +407,7 @@ async function loadPages(
     async ([path, loading, headers]) => [path, { asset: await loading, headers }] as const,
   );
   return {
+    /** By address: what changes at it (the newest SDK, the list of what may be pinned), and what is pinned (decision 87). */
     files: new Map(await Promise.all(loaded)),
     flowHtml: await text(`flow/${flow.html}`),
     flowPolicy: flowPolicy(manifest).join('; '),

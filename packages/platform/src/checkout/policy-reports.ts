@@ -69,12 +69,7 @@ export function mountPolicyReports(
   });
 }
 
-interface Violation {
-  readonly effectiveDirective: string;
-  readonly blockedURL: string;
-}
-
-function reportsOf(body: unknown): Violation[] {
+function reportsOf(body: unknown) {
   let reports: unknown;
   try {
     reports = JSON.parse(String(body));

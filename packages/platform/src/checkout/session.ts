@@ -77,18 +77,9 @@ export type Sessions = ReturnType<typeof openSessions>;
 export function openSessions(
   services: Pick<Services, 'database' | 'registry' | 'client' | 'funding' | 'clock'>,
 ) {
-  const { database, registry, client, funding, clock } = services;
+  const { database, registry, funding, clock } = services;
   const tokens = secretLookUp<TokenFound>(database, 'dbt_', selectToken, 'token_hash');
   const open = secretLookUp<Session>(database, 'dbs_', selectSession, 'session_hash');
-  /** The bill, read within this many milliseconds in total. */
-  const billWithin = (
-    deadlineMs: number,
-    partner: Partner,
-    session: PayableSession,
-  ): Promise<Bill> => {
-    const until = clock.monotonic() + deadlineMs;
-    return readBill(client, partner, session, () => Math.max(1, until - clock.monotonic()));
-  };
   const read = async (session: Session): Promise<FlowSession> => {
     const partner = await registry.get(session.partner_id);
     if (partner === undefined || !isPayable(session)) throw new Refusal('ACCOUNT_NOT_FOUND');
@@ -97,8 +88,8 @@ export function openSessions(
     const { standing, latest } = await flowAsItStands(database, session);
     const [bill, payment, refunded_in_cents] = await Promise.all([
       standing === undefined
-        ? billWithin(BILL_DEADLINE_MS, partner, session)
-        : billWithin(MARGIN_DEADLINE_MS, partner, session).catch((error: unknown) => {
+        ? readBill(services, partner, session, BILL_DEADLINE_MS)
+        : readBill(services, partner, session, MARGIN_DEADLINE_MS).catch((error: unknown) => {
             if (error instanceof Refusal) return fromToken(session);
             throw error;
           }),
@@ -212,13 +203,18 @@ function secretLookUp<Row>(
   return async (secret = '') => (isSecret(prefix, secret) ? lookUp(hashSecret(secret)) : undefined);
 }
 
-/** Account and balance as the partner has them now; missing fields come from the token, or are shown as unknown (decision 4). */
+/**
+ * Account and balance as the partner has them now, read within `deadlineMs` together; missing fields come from the token, or are shown as
+ * unknown (decision 4).
+ */
 async function readBill(
-  client: Services['client'],
+  { client, clock }: Pick<Services, 'client' | 'clock'>,
   partner: Partner,
   session: PayableSession,
-  leftMs: () => number,
+  deadlineMs: number,
 ): Promise<Bill> {
+  const until = clock.monotonic() + deadlineMs;
+  const leftMs = (): number => Math.max(1, until - clock.monotonic());
   const { balance, payment_rules = {} } = await payableAccount(client, partner, session, leftMs());
   if (balance !== undefined) return { balance, balance_source: 'partner', payment_rules };
   const read = await client.getBalance(partner, session, { deadlineMs: leftMs() });

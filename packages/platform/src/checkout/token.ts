@@ -10,7 +10,7 @@ import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
 import { groupCommit, sql } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { notFound, type Client } from './keys.ts';
-import { pickBalance } from '../partners/client.ts';
+import { pickBalance, type AccountKey } from '../partners/client.ts';
 import type { Partner } from '../partners/registry.ts';
 import type { Services } from '../services.ts';
 import { emailDigest, flowId, hashSecret, newSecret } from './secrets.ts';
@@ -27,11 +27,6 @@ const UNPAID_HOURS = 24;
 const MAX_BATCH = 500;
 /** Tokens waiting at most: about one second of load; beyond that, requests get 503 and are retried. */
 const MAX_QUEUED = 10_000;
-
-interface Account {
-  readonly biller_id: string;
-  readonly account_id: string;
-}
 
 /** Customers and tokens of one flush, in one statement: all are stored, or none. */
 const insertTokens = sql(
@@ -108,7 +103,7 @@ export function openTokens(
 const hex = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
 
 /** The account that the customer is to pay, or undefined when the partner named none (TR4, decision 20). */
-function accountOf(partner: Partner, request: TokenRequest): Account | undefined {
+function accountOf(partner: Partner, request: TokenRequest): AccountKey | undefined {
   const given = request.external_identifiers;
   if (given === undefined) return undefined;
   const path = 'body.external_identifiers.biller_id';
@@ -126,7 +121,7 @@ function accountOf(partner: Partner, request: TokenRequest): Account | undefined
 async function checkAccount(
   { client, log }: Pick<Services, 'client' | 'log'>,
   partner: Partner,
-  account: Account,
+  account: AccountKey,
 ): Promise<void> {
   const outcome = await client.getAccount(partner, account, { deadlineMs: ACCOUNT_DEADLINE_MS });
   switch (outcome.kind) {

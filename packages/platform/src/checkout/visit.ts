@@ -13,8 +13,6 @@ import crypto, {
   hkdfSync,
   randomBytes,
   sign,
-  type JsonWebKey,
-  type KeyObject,
 } from 'node:crypto';
 import {
   invalidField,
@@ -67,20 +65,6 @@ export function openVisits(
   const [current] = keys;
   if (current === undefined) throw new Error('no sealing key');
 
-  const result = async (
-    session: Session,
-    confirmUnanswered: boolean,
-  ): Promise<Pick<FlowResult, 'status' | 'platform_payment_id' | 'amount_in_cents'>> => {
-    const payment = await database.transaction(async (tx) => {
-      // A confirm that is being written is waited for: "none" would be wrong a moment later.
-      if (isPayable(session)) await lockFlow(tx, session);
-      return (await flowAsItStands(tx, session)).standing;
-    });
-    if (payment === undefined) return { status: confirmUnanswered ? 'unknown' : 'none' };
-    const { status, platform_payment_id, amount_in_cents } = payment;
-    return { status, platform_payment_id, amount_in_cents };
-  };
-
   return {
     /**
      * Takes the form of a partner's page. Gives an id for the page's address, which opens nothing without the other value, in the cookie
@@ -122,13 +106,22 @@ export function openVisits(
       if (partner === undefined) throw new Refusal('ORIGIN_NOT_ALLOWED');
       checkReturnUrl(return_url, partner);
       const now = Math.floor(clock.now() / 1000);
+      const payment = await database.transaction(async (tx) => {
+        // A confirm that is being written is waited for: "none" would be wrong a moment later.
+        if (isPayable(session)) await lockFlow(tx, session);
+        return (await flowAsItStands(tx, session)).standing;
+      });
       const claims: FlowResult = {
         aud: partner.partner_id,
         iat: now,
         exp: now + RESULT_SECONDS,
         jti: uuidv4(),
         token_sha256: session.token_hash.toString('base64url'),
-        ...(await result(session, confirm_unanswered === true)),
+        status: payment?.status ?? (confirm_unanswered === true ? 'unknown' : 'none'),
+        ...(payment && {
+          platform_payment_id: payment.platform_payment_id,
+          amount_in_cents: payment.amount_in_cents,
+        }),
       };
       const url = new URL(return_url);
       // Appended as text: the partner's own query stays as it was written.
@@ -143,14 +136,8 @@ export function openVisits(
 
 const placeOf = (partner_id: string, id: string): string => `visits/${partner_id}/${id}`;
 
-interface SigningKey {
-  readonly kid: string;
-  readonly key: KeyObject;
-  readonly jwk: JsonWebKey;
-}
-
 /** The Ed25519 key that belongs to a sealing key. */
-function signingKey(sealKey: Buffer): SigningKey {
+function signingKey(sealKey: Buffer) {
   const seed = Buffer.from(hkdfSync('sha256', sealKey, '', 'duebridge flow result', 32));
   const key = createPrivateKey({
     key: Buffer.concat([PKCS8_PREFIX, seed]),
@@ -164,7 +151,7 @@ function signingKey(sealKey: Buffer): SigningKey {
 }
 
 /** A JWT (RFC 7519, RFC 8037). */
-function signed(claims: FlowResult, { kid, key }: SigningKey): string {
+function signed(claims: FlowResult, { kid, key }: ReturnType<typeof signingKey>): string {
   const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
   const text = `${part({ alg: 'EdDSA', typ: 'JWT', kid })}.${part(claims)}`;
   return `${text}.${sign(null, Buffer.from(text), key).toString('base64url')}`;

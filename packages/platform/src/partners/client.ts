@@ -34,7 +34,7 @@ import { judgeRecord, type Intent } from './payment-record.ts';
 import type { Partner, PartnerRegistry } from './registry.ts';
 
 /** What identifies an account to its partner. */
-type AccountKey = Pick<Intent, 'biller_id' | 'account_id'>;
+export type AccountKey = Pick<Intent, 'biller_id' | 'account_id'>;
 
 /** The readable part of an account as its partner returned it (decision 4). */
 export interface AccountView {
