@@ -2,7 +2,7 @@
  * Renders a route table as an OpenAPI 3.1 document. Nothing in it is written by hand, so the document matches what the servers
  * check.
  */
-import type { TSchema } from 'typebox';
+import { Type, type TSchema } from 'typebox';
 import * as account from './account.ts';
 import * as admin from './admin.ts';
 import * as customer from './customer.ts';
@@ -78,7 +78,7 @@ export function renderOpenApi(routes: Readonly<Record<string, Route>>, info: Ope
     servers: [{ url: '/', description: 'This server.' }],
     paths,
     components: {
-      schemas: { Error: errorSchema(), ...resources(paths) },
+      schemas: { Error: plain(ERROR), ...resources(paths) },
       securitySchemes,
     },
   };
@@ -203,24 +203,12 @@ function bearer(description: string): Node {
   return { type: 'http', scheme: 'bearer', description };
 }
 
-function errorSchema(): Node {
-  return {
-    type: 'object',
-    required: ['code', 'message'],
-    properties: {
-      code: { type: 'string', enum: Object.keys(ERRORS) },
-      message: { type: 'string' },
-      details: {
-        type: 'array',
-        items: {
-          type: 'object',
-          required: ['path', 'problem'],
-          properties: { path: { type: 'string' }, problem: { type: 'string' } },
-        },
-      },
-    },
-  };
-}
+/** The body of an error (errors.ts). */
+const ERROR = Type.Object({
+  code: Type.String({ enum: Object.keys(ERRORS) }),
+  message: Type.String(),
+  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), problem: Type.String() }))),
+});
 
 /** A schema as plain JSON, with formats that other tools know; resources in it become references. */
 function plain(schema: TSchema, definitionOf?: string): Node {
