@@ -34,14 +34,9 @@ export type Json =
   | readonly Json[]
   | { readonly [key: string]: Json };
 
-/** The text is not acceptable JSON; `problem` gives the reason without quoting the text. */
+/** The text is not acceptable JSON; the message gives the reason without quoting the text. */
 export class JsonProblem extends Error {
-  readonly problem: string;
-  constructor(problem: string) {
-    super(problem);
-    this.name = 'JsonProblem';
-    this.problem = problem;
-  }
+  override readonly name = 'JsonProblem';
 }
 
 /**

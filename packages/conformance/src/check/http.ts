@@ -429,7 +429,7 @@ function readJson(text: string): Pick<Reply, 'json' | 'json_problem'> {
     return { json: parseJson(text) };
   } catch (error) {
     if (!(error instanceof JsonProblem)) throw error;
-    return { json_problem: error.problem };
+    return { json_problem: error.message };
   }
 }
 

@@ -119,7 +119,7 @@ function readInstruction(
     problems = INSTRUCTION.problems(call.body, 'body');
   } catch (error) {
     if (!(error instanceof JsonProblem)) throw error;
-    problems = [{ path: 'body', problem: error.problem }];
+    problems = [{ path: 'body', problem: error.message }];
   }
   const fields = isObject(call.body) ? call.body : {};
   const { platform_payment_id = '' } = call.params;

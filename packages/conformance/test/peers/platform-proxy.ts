@@ -87,7 +87,7 @@ function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', cloc
       if (tokenRequest.holds(json)) return json;
       throw new Refusal('INVALID_REQUEST', { details: tokenRequest.problems(json, 'body') });
     } catch (error) {
-      if (error instanceof JsonProblem) throw invalid('body', error.problem);
+      if (error instanceof JsonProblem) throw invalid('body', error.message);
       throw error;
     }
   };

@@ -63,7 +63,7 @@ function readJson(body: string): unknown {
   try {
     return parseJson(body);
   } catch (error) {
-    if (error instanceof JsonProblem) throw invalidField('body', error.problem);
+    if (error instanceof JsonProblem) throw invalidField('body', error.message);
     throw error;
   }
 }
