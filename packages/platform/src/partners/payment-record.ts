@@ -9,7 +9,7 @@ import {
   instantText,
   isPaymentStatus,
   isTerminal,
-  PaymentReplyApartFromPosting,
+  PaymentReply,
   type Json,
 } from '@duebridge/contract';
 import type { Ending } from '../store/steps.ts';
@@ -58,23 +58,20 @@ export type RecordJudgement =
 /** Kept where the partner gave no words: it broke PF5, or it refused the payment by a code alone. The page says so in the customer's language. */
 export const NO_REASON = 'The biller gave no reason.';
 
-const replyCheck = compileCheck(PaymentReplyApartFromPosting);
+const replyCheck = compileCheck(PaymentReply);
 
 /** Judges the JSON of a 200 answer against the intent. */
 export function judgeRecord(intent: Intent, json: Json | undefined): RecordJudgement {
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) return { kind: 'invalid' };
-  // posted_at is judged on its own: a time without a zone there must lead to review, not to asking forever.
-  const { posted_at } = json as { readonly [key: string]: Json };
-  const fields: Json = json;
+  const fields: unknown = json;
   if (!replyCheck.holds(fields)) return { kind: 'invalid' };
   const field = mismatch(intent, fields);
   if (field !== undefined) return { kind: 'mismatch', field };
   const initiated_at = instantText(fields.initiated_at);
   if (initiated_at === undefined) return { kind: 'invalid' };
   const acceptance = { payment_id: fields.payment_id, initiated_at };
+  const { status, posted_at } = fields;
   const posted = typeof posted_at === 'string' ? instantText(posted_at) : undefined;
 
-  const { status } = fields;
   if (!isPaymentStatus(status))
     return { kind: 'processing', acceptance, anomaly: 'unknown_status' };
   if (!isTerminal(status)) {
@@ -111,7 +108,7 @@ function notPosted(posted: string | undefined): Anomaly | undefined {
 }
 
 /** Id and amount must be present and equal; account, biller and batch must be equal if present (PL6). */
-function mismatch(intent: Intent, fields: PaymentReplyApartFromPosting): keyof Intent | undefined {
+function mismatch(intent: Intent, fields: PaymentReply): keyof Intent | undefined {
   if (fields.platform_payment_id !== intent.platform_payment_id) return 'platform_payment_id';
   if (fields.amount_in_cents !== intent.amount_in_cents) return 'amount_in_cents';
   const { platform_batch_id, biller_id, account_id } = fields;
