@@ -6,7 +6,7 @@ import { Type, type Static } from 'typebox';
 import { PaymentRules } from './account.ts';
 import { Balance } from './customer.ts';
 import * as t from './fields.ts';
-import { PAYMENT_STATUSES } from './status.ts';
+import { PAYMENT_STATUSES, type PaymentStatus } from './status.ts';
 
 /** Body of the exchange of a token for a session. */
 export const FlowSessionRequest = t.partial({
@@ -22,9 +22,6 @@ export const FlowSessionRequest = t.partial({
   }),
 });
 export type FlowSessionRequest = Static<typeof FlowSessionRequest>;
-
-/** Progress of a payment, for the waiting customer. */
-export const PAYMENT_PROGRESS = ['sending', 'accepted', 'ended'] as const;
 
 /** Kinds of failure; the kind decides whether the customer may try again. */
 export const FAILURE_KINDS = [
@@ -115,7 +112,7 @@ export const FlowPayment = Type.Object({
   payment_id: t.nullable(t.string()),
   status: t.oneOf(PAYMENT_STATUSES),
   progress: t.oneOf(
-    PAYMENT_PROGRESS,
+    ['sending', 'accepted', 'ended'],
     'sending: the partner has not answered yet; accepted: it has accepted the payment; ended: terminal.',
   ),
   amount_in_cents: t.AmountInCents,
@@ -215,9 +212,6 @@ export const FlowReturn = Type.Object({
 });
 export type FlowReturn = Static<typeof FlowReturn>;
 
-/** What a result says of the payment. `unknown` and `processing` may still become anything: neither means failed (EE9). */
-export const RETURN_STATUSES = [...PAYMENT_STATUSES, 'unknown', 'none'] as const;
-
 /** The signed result: the claims of a JWT, signed with Ed25519 under a key of `/flow/keys.json` (decision 115). */
 export interface FlowResult {
   /** The partner that it is meant for. */
@@ -230,7 +224,8 @@ export interface FlowResult {
   readonly jti: string;
   /** SHA-256 of the token that opened the visit, in base64url: it names the customer's bill without telling it. */
   readonly token_sha256: string;
-  readonly status: (typeof RETURN_STATUSES)[number];
+  /** `unknown` and `processing` may still become anything: neither means failed (EE9). */
+  readonly status: PaymentStatus | 'unknown' | 'none';
   /** With a payment. */
   readonly platform_payment_id?: string;
   readonly amount_in_cents?: number;

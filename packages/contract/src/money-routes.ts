@@ -7,25 +7,23 @@ import { Type, type Static } from 'typebox';
 import { PartnerId } from './admin.ts';
 import * as t from './fields.ts';
 
-const cents = (description: string) => Type.Integer({ description });
-
 /** The balances of one biller, in cents. The first four say where money came from, the others where it is; both sums are equal. */
 export const MoneyBalances = Type.Object({
   mode: t.Mode,
   partner_id: PartnerId,
   biller_id: t.BillerId,
-  taken: cents('Taken from customers through a processor.'),
-  elsewhere: cents('Collected by the platform outside the book.'),
-  uncollected: cents('Posted by the biller, and not or no longer collected from the customer.'),
-  borne: cents('Lost, and borne by the platform.'),
-  under_way: cents('Taken for payments that have not ended.'),
-  owed: cents('Owed to the biller; below zero when it has received too much.'),
-  remitting: cents('On its way to the biller.'),
-  paid: cents('Paid to the biller.'),
-  refunding: cents('On its way back to customers.'),
-  refunded: cents('Refunded to customers.'),
-  returned: cents('Taken back by customers’ banks.'),
-  disputed: cents('Held by a processor while a dispute is open.'),
+  taken: t.whole('Taken from customers through a processor.'),
+  elsewhere: t.whole('Collected by the platform outside the book.'),
+  uncollected: t.whole('Posted by the biller, and not or no longer collected from the customer.'),
+  borne: t.whole('Lost, and borne by the platform.'),
+  under_way: t.whole('Taken for payments that have not ended.'),
+  owed: t.whole('Owed to the biller; below zero when it has received too much.'),
+  remitting: t.whole('On its way to the biller.'),
+  paid: t.whole('Paid to the biller.'),
+  refunding: t.whole('On its way back to customers.'),
+  refunded: t.whole('Refunded to customers.'),
+  returned: t.whole('Taken back by customers’ banks.'),
+  disputed: t.whole('Held by a processor while a dispute is open.'),
 });
 export type MoneyBalances = Static<typeof MoneyBalances>;
 
@@ -38,14 +36,11 @@ export const MoneyCheck = Type.Object({
 });
 export type MoneyCheck = Static<typeof MoneyCheck>;
 
-const day = Type.String({ format: 'date' });
-
 // Remittances -------------------------------------------------------------------------------------------------------------
 
 /** How money reaches a biller: in a file that the platform's bank takes, by hand, or to its connected account at Stripe. */
-export const PAYOUT_WAYS = ['pain001', 'nacha', 'by_hand', 'stripe'] as const;
 const Way = t.oneOf(
-  PAYOUT_WAYS,
+  ['pain001', 'nacha', 'by_hand', 'stripe'],
   'pain001 or nacha: in a file for the bank; by_hand: by two persons; stripe: to its connected account at Stripe.',
 );
 const RemittanceId = Type.String({ maxLength: 64 });
@@ -88,10 +83,10 @@ export const RemittanceView = Type.Object({
   partner_id: PartnerId,
   biller_id: t.BillerId,
   payments: Type.Integer(),
-  gross_in_cents: cents('The payments of the batch that succeeded.'),
-  deducted_in_cents: cents('Refunds and returns that the biller bears.'),
-  carried_in_cents: cents('From earlier remittances that were not transferred.'),
-  net_in_cents: cents('What is transferred.'),
+  gross_in_cents: t.whole('The payments of the batch that succeeded.'),
+  deducted_in_cents: t.whole('Refunds and returns that the biller bears.'),
+  carried_in_cents: t.whole('From earlier remittances that were not transferred.'),
+  net_in_cents: t.whole('What is transferred.'),
   sha256: t.string('The digest of the batch’s statement.'),
   due_on: Type.String({ format: 'date' }),
   state: t.oneOf(REMITTANCE_STATES),
@@ -123,7 +118,7 @@ export const BankFileView = Type.Object({
   made_at: t.instant('When it was made.'),
   made_by: t.string(),
   transfers: Type.Integer(),
-  amount_in_cents: cents('The sum of its transfers.'),
+  amount_in_cents: t.whole('The sum of its transfers.'),
   sha256: t.string('Of its content.'),
   content: t.string(),
 });
@@ -207,8 +202,6 @@ const CASE_DISPOSITIONS = [
   'charged_to_biller',
   'written_off',
 ] as const;
-/** What an operator may say of a case. A dispute that is `lost` has not ended: somebody has to make up for its money. */
-export const CASE_ENDS = [...CASE_DISPOSITIONS, 'lost'] as const;
 
 /** What a processor or a person reports about a payment, until it has ended. */
 export const CaseView = Type.Object({
@@ -217,7 +210,7 @@ export const CaseView = Type.Object({
   partner_id: PartnerId,
   biller_id: t.BillerId,
   reason_code: t.oneOf(CASE_REASONS),
-  amount_in_cents: cents(
+  amount_in_cents: t.whole(
     'The money that the case moves, or that went back before its payment was posted; 0 for a complaint.',
   ),
   state: t.oneOf(
@@ -242,8 +235,9 @@ export const CaseQuery = t.partial({
 });
 export type CaseQuery = Static<typeof CaseQuery>;
 
+/** What an operator says of a case. A dispute that is `lost` has not ended: somebody has to make up for its money. */
 export const CaseEnd = t.strictObject({
-  disposition: t.oneOf(CASE_ENDS),
+  disposition: t.oneOf([...CASE_DISPOSITIONS, 'lost']),
   reason: t.text('Kept in the audit.'),
 });
 export type CaseEnd = Static<typeof CaseEnd>;
@@ -256,7 +250,7 @@ export const moneyOperations = {
   get_money: {
     call: 'GET /money',
     summary: 'Read the balances of the book, by biller: since it began, or of one day',
-    query: t.partial({ day: day }),
+    query: t.partial({ day: Type.String({ format: 'date' }) }),
     reply: Type.Object({ balances: Type.Array(MoneyBalances) }),
   },
   check_money: {
