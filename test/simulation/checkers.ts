@@ -2,7 +2,7 @@
  * What must hold for any history, whatever the faults were. Each checker takes a history and returns the violations it finds, in words;
  * checkers.test.ts gives each a forged history that it must refuse.
  */
-import { isTerminal, type PaymentStatus } from '@duebridge/contract';
+import { isTerminal } from '@duebridge/contract';
 import type { Ending, Event, PlatformRow } from './history.ts';
 
 /** What the checkers look at. */
@@ -173,7 +173,7 @@ const terminalStays: Checker = ({ events }) => {
     if (before !== undefined && before !== row.status) {
       return [{ rule: 'PL4', what: `${row.id} went from ${before} to ${row.status}` }];
     }
-    if (isTerminal(row.status as PaymentStatus)) ended.set(row.id, row.status);
+    if (isTerminal(row.status)) ended.set(row.id, row.status);
     return [];
   });
 };
@@ -184,7 +184,7 @@ const wrongAnswersEndNothing: Checker = ({ events, wrong }) => {
   const sent = new Set(of(events, 'sent').map(({ id }) => id));
   const healedAt = of(events, 'healed')[0]?.at ?? Number.POSITIVE_INFINITY;
   return of(events, 'row')
-    .filter((row) => row.at < healedAt && isTerminal(row.status as PaymentStatus))
+    .filter((row) => row.at < healedAt && isTerminal(row.status))
     .filter(({ id }) => sent.has(id) && wrong.has(partner.get(id) ?? ''))
     .map((row) => ({
       rule: 'PL6',
@@ -246,11 +246,7 @@ const silenceAfterTheEnd: Checker = ({ events }) => {
   const endedAt = new Map<string, number>();
   return events.flatMap((event): Violation[] => {
     if (event.kind === 'rewound') endedAt.clear();
-    if (
-      event.kind === 'row' &&
-      isTerminal(event.status as PaymentStatus) &&
-      !endedAt.has(event.id)
-    ) {
+    if (event.kind === 'row' && isTerminal(event.status) && !endedAt.has(event.id)) {
       endedAt.set(event.id, event.at);
     }
     if (event.kind !== 'sent') return [];
@@ -296,7 +292,7 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
     const before = known.get(event.id);
     if (before === undefined) {
       known.set(event.id, {
-        terminalAt: isTerminal(status as PaymentStatus) ? event.at : Number.POSITIVE_INFINITY,
+        terminalAt: isTerminal(status) ? event.at : Number.POSITIVE_INFINITY,
         status,
         payment_id,
         amount: amount_in_cents,
@@ -320,7 +316,7 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
         what: `${event.id} was ${before.status ?? ''}, and a later call was told ${status ?? ''}`,
       });
     }
-    if (isTerminal(status as PaymentStatus) && before.terminalAt === Number.POSITIVE_INFINITY) {
+    if (isTerminal(status) && before.terminalAt === Number.POSITIVE_INFINITY) {
       before.terminalAt = event.at;
       before.status = status;
     }

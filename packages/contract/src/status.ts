@@ -19,6 +19,6 @@ export function isPaymentStatus(value: unknown): value is PaymentStatus {
 }
 
 /** True when the status never changes again; decided by membership, never by "not processing" (decision 22). */
-export function isTerminal(status: PaymentStatus): status is TerminalStatus {
+export function isTerminal(status: unknown): status is TerminalStatus {
   return TERMINAL_STATUSES.some((terminal) => terminal === status);
 }

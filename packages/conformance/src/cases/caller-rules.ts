@@ -1,6 +1,6 @@
 /** Shared by several checks of the caller. */
 import { parsed } from '../check/http.ts';
-import type { ClauseId, Json } from '@duebridge/contract';
+import { isTerminal, type ClauseId, type Json } from '@duebridge/contract';
 import { type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { Behaviour, Call } from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
@@ -34,7 +34,7 @@ function statusGiven(call: Call): string | undefined {
 
 /** True when the answer to a call reported to the platform that the payment has ended. */
 export function returnedTheEnd(call: Call): boolean {
-  return ['succeeded', 'failed', 'canceled'].includes(statusGiven(call) ?? '');
+  return isTerminal(statusGiven(call));
 }
 
 /** True when the platform was told that the payment has ended. */

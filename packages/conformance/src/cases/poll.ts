@@ -1,12 +1,11 @@
 /** Checks of a payment's way to its end (P50 to P58), as a platform that polls sees it. */
-import { isPaymentStatus } from '@duebridge/contract';
+import { isPaymentStatus, isTerminal } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { asksToWait, isSuccess, show, tell, type Reply } from '../check/http.ts';
 import type { PartnerContext } from '../check/partner-context.ts';
 import {
   instantOf,
-  isTerminalWord,
   recordOf,
   tellDifferences,
   type PaymentFields,
@@ -88,13 +87,13 @@ async function recheck(t: PartnerContext): Promise<void> {
   const open = t.oldEntries(
     MOST,
     ({ record, made_at }) =>
-      !isTerminalWord(record['status']) && t.run.now() - Date.parse(made_at) >= window_ms,
+      !isTerminal(record['status']) && t.run.now() - Date.parse(made_at) >= window_ms,
   );
   t.given(open.length > 0, 'no payment of an earlier run was left processing');
   for (const { intent, made_at } of open) {
     const reply = await t.read(intent);
     const { status } = recordOf(reply) ?? {};
-    t.must(isTerminalWord(status), `a terminal status of the payment created at ${made_at}`, reply);
+    t.must(isTerminal(status), `a terminal status of the payment created at ${made_at}`, reply);
     if (status === 'succeeded') {
       const expected = 'posted_at such as 2026-03-01T09:30:04.000Z, because it succeeded';
       t.field(reply, 'posted_at', expected, isInstant, { clause: 'PF8' });
@@ -237,7 +236,7 @@ const p54: PartnerCase = {
           return;
       }
     }
-    const old = t.oldEntries(POLLS, ({ record }) => isTerminalWord(record['status']));
+    const old = t.oldEntries(POLLS, ({ record }) => isTerminal(record['status']));
     const isAny = t.run.options.recheck !== true || old.length > 0;
     t.given(isAny, 'no payment of an earlier run had ended');
     for (const { intent, record, made_at } of old) {

@@ -2,7 +2,7 @@
  * Checks of one PUT (P20 to P24, P36 to P41): what a new payment's record must say, and which bodies must be refused. Whoever takes
  * an amount wrongly here moves the wrong money.
  */
-import { isPaymentStatus } from '@duebridge/contract';
+import { isPaymentStatus, isTerminal } from '@duebridge/contract';
 import type { PartnerCase } from '../check/check.ts';
 import type { Level } from '../check/findings.ts';
 import { isJson, isRefusal, isSuccess, tell } from '../check/http.ts';
@@ -11,7 +11,6 @@ import {
   instantOf,
   instruction,
   type Intent,
-  isTerminalWord,
   type PaymentFields,
   recordOf,
   BEYOND_24_BITS,
@@ -62,7 +61,7 @@ const p21: PartnerCase = {
   // A server may treat the first payment of an account differently from the next.
   async atEnd(t) {
     const firsts = t.run.accepted().map(({ first }) => first);
-    const ended = firsts.filter(({ record }) => isTerminalWord(record['status']) && !began(record));
+    const ended = firsts.filter(({ record }) => isTerminal(record['status']) && !began(record));
     // Times in whole seconds do not tell: then what most answers say counts, as some may have come after the end.
     t.none(
       ended.length > firsts.length / 2 ? ended.map(({ reply }) => reply) : [],

@@ -3,7 +3,7 @@
  * the end of a payment. A run has one PartnerRun; each check gets its own context over it.
  */
 import { randomUUID } from 'node:crypto';
-import { fillPath } from '@duebridge/contract';
+import { fillPath, isTerminal } from '@duebridge/contract';
 import { Context, type Headers } from './context.ts';
 import { Skipped, type CaseInfo, type MoreAt } from './findings.ts';
 import { memoryHistory, type HistoryEntry, type History } from './history.ts';
@@ -15,7 +15,6 @@ import {
   type SharedName,
   holdsPayment,
   instruction,
-  isTerminalWord,
   recordOf,
   type Intent,
   type PaymentFields,
@@ -497,7 +496,7 @@ export class PartnerContext extends Context<PartnerRun> {
       if (record !== undefined) {
         const read = { reply: last, record };
         reads.push(read);
-        if (isTerminalWord(record['status'])) return { reads, end: read, last };
+        if (isTerminal(record['status'])) return { reads, end: read, last };
       }
       // A payment that is never found will not end; P56 reports it as missing.
       const gone = last.status !== undefined && last.status >= 400 && last.status !== 429;

@@ -19,11 +19,6 @@ export function recordOf(reply: Reply): PaymentFields | undefined {
   return isSuccess(reply) ? asObject(reply.json) : undefined;
 }
 
-/** True for one of the three terminal statuses, as received on the wire. */
-export function isTerminalWord(status: Json | undefined): boolean {
-  return status === 'succeeded' || status === 'failed' || status === 'canceled';
-}
-
 /**
  * True when an answer tells of a payment. A server that answers a read of an unknown payment with 200 and `null` or `{}` breaks P11,
  * and has no payment for all that.
