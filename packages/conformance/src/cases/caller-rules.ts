@@ -1,23 +1,9 @@
 /** Shared by several checks of the caller. */
 import { parsed } from '../check/http.ts';
-import { isTerminal, type ClauseId, type Json } from '@duebridge/contract';
+import { isTerminal, type ClauseId } from '@duebridge/contract';
 import { type CallerContext, type CallerPayment } from '../check/caller-context.ts';
 import type { Behaviour, Call } from '../scripted/partner.ts';
 import type { More } from '../check/findings.ts';
-
-/** The body of a call as an object; undefined when it is not an object. */
-export function bodyOf(call: Call): Readonly<Record<string, Json>> | undefined {
-  return parsed(call.text);
-}
-
-/** A path segment without percent-encoding, which may also encode characters that need none. */
-export function decoded(segment: string | undefined): string | undefined {
-  try {
-    return segment === undefined ? undefined : decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
-}
 
 /** Leaves a payment processing, unless it is over by then, until it is settled by hand. */
 export const held = (isOver: () => boolean): Behaviour => ({

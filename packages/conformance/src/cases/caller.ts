@@ -3,6 +3,7 @@ import {
   type CallerContext,
   type CallerPayment,
   amountOf,
+  decoded,
   idOf,
   partnerSecrets,
 } from '../check/caller-context.ts';
@@ -10,15 +11,9 @@ import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { parsed, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
+import { mediaTypeOf } from '../scripted/listeners.ts';
 import { type Behaviour, type Call, onRecords } from '../scripted/partner.ts';
-import {
-  bodyOf,
-  decoded,
-  hasEnded,
-  returnedTheEnd,
-  stopsAtTheEnd,
-  untilEnd,
-} from './caller-rules.ts';
+import { hasEnded, returnedTheEnd, stopsAtTheEnd, untilEnd } from './caller-rules.ts';
 import { isText } from './shared.ts';
 
 const CENTS = 9_001;
@@ -50,7 +45,7 @@ const c09: CallerCase = {
     const isPath = path.every((part, place) => decoded(first.path.split('/')[place + 1]) === part);
     const expected = `PUT /${path.map(encodeURIComponent).join('/')}/{platform_payment_id}`;
     t.must(isPath, expected, first, { got: first.path, clause: 'B4' });
-    const type = mediaType(first);
+    const type = mediaTypeOf(first.headers);
     t.must(type === 'application/json', 'content type application/json', first, {
       got: type || 'no content type',
       clause: 'B4',
@@ -63,10 +58,6 @@ const c09: CallerCase = {
   },
   atEnd: laterCalls,
 };
-
-/** The media type of a call, without its parameters. */
-const mediaType = ({ headers }: Call): string =>
-  headers['content-type']?.split(';')[0]?.trim().toLowerCase() ?? '';
 
 /**
  * Every payment of the run must be put with the amount that was asked for, and no URL may contain a credential. Every later call must carry the key too, such as the poll after a Retry-After. Not judged for OAuth: some scenarios issue unusable
@@ -142,7 +133,7 @@ async function largeAmounts(t: CallerContext): Promise<void> {
       payment !== undefined && (await t.until(() => t.puts(payment).length > 0, wait_ms));
     const [first] = isMade ? t.puts(payment) : [];
     if (first === undefined) continue;
-    const amount = bodyOf(first)?.['amount_in_cents'];
+    const amount = parsed(first.text)?.['amount_in_cents'];
     t.must(amount === cents, `amount_in_cents as a plain JSON integer, ${cents}`, first, {
       got: show(amount),
       clause: typeof amount === 'number' ? 'PF6' : 'S5',
@@ -153,7 +144,7 @@ async function largeAmounts(t: CallerContext): Promise<void> {
 
 /** The body of the PUT. */
 function instruction(t: CallerContext, at: Call, id: string | undefined): void {
-  const body = bodyOf(at);
+  const body = parsed(at.text);
   const isObject = body !== undefined;
   t.must(isObject, 'a JSON object', at, { got: at.text.slice(0, 200), clause: 'B4' });
   if (!isObject) return;
@@ -220,7 +211,7 @@ function tokenRequests(t: CallerContext): void {
     ...more,
   });
   if (at === undefined) return;
-  const type = mediaType(at);
+  const type = mediaTypeOf(at.headers);
   const expected = 'application/x-www-form-urlencoded';
   t.must(type === expected, `content type ${expected} at the token endpoint`, at, {
     got: type || 'no content type',

@@ -196,10 +196,15 @@ export class Caller {
 /** The last segment of a call's path, which is the id when the call is about a payment. */
 export function idOf({ path }: Pick<Call, 'path'>): string {
   const last = (path.split('?')[0] ?? '').split('/').at(-1) ?? '';
+  return decoded(last) ?? last;
+}
+
+/** A path segment without percent-encoding, which may also encode characters that need none. */
+export function decoded(segment: string | undefined): string | undefined {
   try {
-    return decodeURIComponent(last);
+    return segment === undefined ? undefined : decodeURIComponent(segment);
   } catch {
-    return last;
+    return undefined;
   }
 }
 
