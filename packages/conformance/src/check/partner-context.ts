@@ -19,11 +19,14 @@ import {
   type Intent,
   type PaymentFields,
 } from './payment-fields.ts';
-import { Run, USUAL_PACE, type RunOptions } from './run.ts';
+import { Run, type RunOptions } from './run.ts';
 import { secretsOf, type PartnerOperation, type PartnerTarget } from './target.ts';
 
 /** Time in which payments end unless the target declares another. */
 const USUAL_WINDOW_SECONDS = 60;
+
+/** Maximum time that a run waits for payments to end; --recheck covers those that take longer. */
+const LONGEST_WAIT_MS = 300_000;
 
 /**
  * How many times the declared window can delay a run: once for all payments together, and once for each of the two that confirm
@@ -92,15 +95,14 @@ export class PartnerRun extends Run<PartnerTarget> {
 
   constructor(target: PartnerTarget, cases: readonly CaseInfo[], options: RunOptions) {
     const { terminal_window_seconds: declared, authentication } = target;
-    const { longest_wait_ms } = { ...USUAL_PACE, ...options.pace };
     const window_ms = (declared ?? USUAL_WINDOW_SECONDS) * 1_000;
-    const shortened_ms = Math.min(window_ms, longest_wait_ms);
+    const shortened_ms = Math.min(window_ms, LONGEST_WAIT_MS);
     super(target, cases, options, {
       payments_ms: WINDOWS_IN_A_ROW * shortened_ms,
       secrets: secretsOf(authentication),
     });
     this.history = options.history ?? memoryHistory();
-    this.endsLater = declared !== undefined && window_ms > longest_wait_ms;
+    this.endsLater = declared !== undefined && window_ms > LONGEST_WAIT_MS;
     this.window_ms = this.endsLater ? 0 : shortened_ms;
   }
 
