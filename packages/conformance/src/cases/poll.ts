@@ -283,8 +283,8 @@ const p56: PartnerCase = {
   likely_cause: 'The response precedes the commit, or reads go to a lagging replica.',
   creates: uses('first', 56),
   async run(t) {
-    const { intent: first, reads } = await t.accepted();
-    t.equals(reads[0], 'platform_payment_id', first.platform_payment_id);
+    const { intent: first, read: firstRead } = await t.accepted();
+    t.equals(firstRead, 'platform_payment_id', first.platform_payment_id);
     const intent = t.intend(56);
     const put = await t.put(intent, { burst: true });
     if (!isSuccess(put)) return;

@@ -340,16 +340,16 @@ const p30: PartnerCase = {
     const { intent, record: first } = await t.accept(30);
     const { payment_id } = first;
     const { other, unknown } = t.target.accounts;
-    const account_id = other ?? unknown;
-    const put = await t.put(intent, { account_id });
-    const under = await t.read(intent, { account_id });
+    const elsewhere = { account_id: other ?? unknown };
+    const put = await t.put(intent, { elsewhere });
+    const under = await t.read(intent, { elsewhere });
     const hasBiller = t.target.paths.put_account_payment?.includes('{biller_id}') === true;
     const isAnswered = put.status !== undefined;
-    const elsewhere =
+    const strange =
       hasBiller && isAnswered
-        ? [await t.repeat(intent, { biller_id: NO_BILLER, burst: true })]
+        ? [await t.repeat(intent, { elsewhere: { biller_id: NO_BILLER }, burst: true })]
         : [];
-    for (const reply of [put, under, ...elsewhere].filter(holdsPayment)) {
+    for (const reply of [put, under, ...strange].filter(holdsPayment)) {
       if (!t.equals(reply, 'payment_id', payment_id, { note: ', or a refusal' })) return;
     }
     if (recordOf(put) !== undefined) {

@@ -75,6 +75,11 @@ export type TokenForm = Partial<
   Record<'grant_type' | 'client_id' | 'client_secret' | 'scope', string | undefined>
 >;
 
+/** The ids in the path of a call. */
+type PathIds = Partial<
+  Readonly<Record<'biller_id' | 'account_id' | 'platform_payment_id', string>>
+>;
+
 /** Shared by all checks of one run. */
 export class PartnerRun extends Run<PartnerTarget> {
   readonly history: History;
@@ -202,11 +207,11 @@ export class PartnerRun extends Run<PartnerTarget> {
   }
 
   /** The URL of an operation. */
-  url(operation: PartnerOperation, values: Readonly<Record<string, string>>): string {
-    const template = this.target.paths[operation];
+  url(operation: PartnerOperation, ids: PathIds): string {
+    const { base_url, paths, biller_id } = this.target;
+    const template = paths[operation];
     if (template === null) throw new Skipped(`the target does not offer ${operation}`);
-    const { biller_id } = this.target;
-    return this.target.base_url + fillPath(template, { biller_id, ...values });
+    return base_url + fillPath(template, { biller_id, ...ids });
   }
 }
 
@@ -238,29 +243,32 @@ const WINDOW_SLACK_MS = 1_000;
 export interface Subject {
   readonly intent: Intent;
   readonly put: Reply;
-  /** Read immediately after the PUT: under its account, and only by its id where the partner offers that. */
-  readonly reads: readonly [Reply, ...Reply[]];
+  /** Read under its account immediately after the PUT. */
+  readonly read: Reply;
 }
 
 /** What a call may do otherwise; the rest is as Outgoing has it. */
 type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_ms'> & {
   /** The headers that authenticate it: as declared, unless given. */
   readonly proof?: Headers;
-  /** The account in the path, when it is not that of the payment. */
-  readonly account_id?: string;
+  /** Ids of the path that are not those of the target or of the payment. */
+  readonly elsewhere?: PathIds;
 };
+
+/** The same for a PUT. `fields`: parts of its body that are not as the payment has them. */
+type PutOptions = CallOptions & { readonly fields?: Readonly<Record<string, unknown>> };
 
 /** The context of one check of a partner. */
 export class PartnerContext extends Context<PartnerRun> {
   /** Calls an operation. Renews an access token that has expired. */
   async call(
     operation: PartnerOperation,
-    values: Readonly<Record<string, string>>,
-    { proof, account_id: _elsewhere, ...options }: CallOptions = {},
+    ids: PathIds,
+    { proof, elsewhere, ...options }: CallOptions = {},
   ): Promise<Reply> {
     const { run, check } = this;
     const method = operation === 'put_account_payment' ? 'PUT' : 'GET';
-    const out = { ...options, method, url: run.url(operation, values) };
+    const out = { ...options, method, url: run.url(operation, { ...ids, ...elsewhere }) };
     if (proof !== undefined) return this.send(out, async () => proof);
     for (let renewals = 0; ; renewals += 1) {
       let given: Headers = {};
@@ -279,12 +287,9 @@ export class PartnerContext extends Context<PartnerRun> {
   }
 
   /** Puts a new payment. Skips when it is not accepted: P20 reports that. */
-  async accept(
-    planned: Planned | number,
-    options: CallOptions = {},
-  ): Promise<{ readonly intent: Intent; readonly record: PaymentFields }> {
-    const intent = this.intend(planned);
-    return { intent, record: this.acceptedBy(await this.put(intent, options)) };
+  async accept(offset: number) {
+    const intent = this.intend(offset);
+    return { intent, record: this.acceptedBy(await this.put(intent)) };
   }
 
   /** The record of a PUT. Skips when there is none: P20 reports that. */
@@ -302,14 +307,9 @@ export class PartnerContext extends Context<PartnerRun> {
   /** Raises a finding when a refused request made a payment all the same. */
   async notMade(
     intent: Intent,
-    {
-      level = 'must',
-      expected = 'no payment under the refused id',
-      ...more
-    }: MoreAt & {
-      readonly expected?: string;
-    } = {},
+    options: MoreAt & { readonly expected?: string } = {},
   ): Promise<boolean> {
+    const { level = 'must', expected = 'no payment under the refused id', ...more } = options;
     const read = await this.read(intent);
     return this[level](!holdsPayment(read), expected, read, more);
   }
@@ -318,51 +318,36 @@ export class PartnerContext extends Context<PartnerRun> {
    * Puts a payment. `change` replaces parts of the request, not of the intent. Where the server has left repeats without an answer, the
    * last of them stands for all that follow: each would take as long as a request may.
    */
-  async put(
-    intent: Intent,
-    {
-      fields,
-      ...change
-    }: CallOptions & { readonly fields?: Readonly<Record<string, unknown>> } = {},
-  ): Promise<Reply> {
+  async put(intent: Intent, change: PutOptions = {}): Promise<Reply> {
     const { run } = this;
     const isRepeat = run.payments.has(intent.platform_payment_id);
     run.spend(intent);
     const [hung] =
       isRepeat && change.proof === undefined ? run.hungRepeats.slice(MOST_HUNG - 1) : [];
     if (hung !== undefined) return hung;
-    const reply = await this.repeat(intent, { body: instruction(intent, fields), ...change });
+    const reply = await this.repeat(intent, change);
     if (isRepeat && reply.error === 'TIMEOUT' && change.burst !== true) run.hungRepeats.push(reply);
     else if (isRepeat && reply.status !== undefined) run.hungRepeats = [];
     return this.#note(intent, reply);
   }
 
   /** Puts a payment without counting it, or its record, as one of this run: it belongs to an earlier run, or to another path. */
-  repeat(
-    intent: Intent,
-    change: CallOptions & { readonly biller_id?: string } = {},
-  ): Promise<Reply> {
-    const { biller_id = this.target.biller_id, ...options } = change;
-    return this.call(
-      'put_account_payment',
-      { biller_id, ...pathOf(intent, options) },
-      {
-        body: instruction(intent),
-        ...options,
-        headers: { 'content-type': 'application/json', ...options.headers },
-      },
-    );
+  repeat(intent: Intent, { fields, ...options }: PutOptions = {}): Promise<Reply> {
+    return this.call('put_account_payment', intent, {
+      body: instruction(intent, fields),
+      ...options,
+      headers: { 'content-type': 'application/json', ...options.headers },
+    });
   }
 
   /** Reads a payment under its account (B5). */
   async read(intent: Intent, options: CallOptions = {}): Promise<Reply> {
-    const reply = await this.call('get_account_payment', pathOf(intent, options), options);
-    return this.#note(intent, reply);
+    return this.#note(intent, await this.call('get_account_payment', intent, options));
   }
 
   /** Reads a payment only by its id (B3). */
   async readById(intent: Intent, options: CallOptions = {}): Promise<Reply> {
-    return this.#note(intent, await this.call('get_payment', pathOf(intent, options), options));
+    return this.#note(intent, await this.call('get_payment', intent, options));
   }
 
   readAccount(
@@ -414,8 +399,9 @@ export class PartnerContext extends Context<PartnerRun> {
       const intent = this.intend(planned);
       const put = await this.put(intent);
       const read = await this.read(intent);
-      const byId = this.offers('get_payment') ? [await this.readById(intent)] : [];
-      return { intent, put, reads: [read, ...byId] };
+      // Its record too is judged with all others.
+      if (this.offers('get_payment')) await this.readById(intent);
+      return { intent, put, read };
     });
   }
 
@@ -511,9 +497,3 @@ export class PartnerContext extends Context<PartnerRun> {
     }
   }
 }
-
-/** The fields of a payment's path. */
-const pathOf = (
-  { account_id, platform_payment_id }: Intent,
-  elsewhere: { readonly account_id?: string } = {},
-) => ({ account_id: elsewhere.account_id ?? account_id, platform_payment_id });
