@@ -7,7 +7,7 @@
  */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { partnerRoutes } from '@duebridge/contract';
+import { partnerRoutes, pathFields, type Route } from '@duebridge/contract';
 
 /** The target cannot be used as given: exit code 2, with one sentence that says what to fix. */
 export class TargetProblem extends Error {
@@ -185,17 +185,6 @@ const object =
 // The fields
 // ---------------------------------------------------------------------------------------------
 
-/** The two authentication methods (S3). */
-export type Authentication =
-  | { readonly method: 'key'; readonly header: string; readonly key: string }
-  | {
-      readonly method: 'oauth';
-      readonly token_url: string;
-      readonly client_id: string;
-      readonly client_secret: string;
-      readonly scope: string;
-    };
-
 const KEY_FIELDS = { header: headerName, key: headerSecret };
 
 const OAUTH_FIELDS = {
@@ -205,15 +194,22 @@ const OAUTH_FIELDS = {
   scope: usual(text, 'read write'),
 };
 
-const authentication: Read<Authentication> = (value, at) => {
+/** The two authentication methods (S3). */
+export type Authentication = ReturnType<typeof authentication>;
+
+const authentication = (value: unknown, at: Place) => {
   const { method, ...given } = isRecord(value) ? value : {};
   // The fields of the other method may be present too: flags and the environment choose between them.
   const without = (others: object): Draft =>
     Object.fromEntries(
       Object.entries(given).filter(([name]) => !(name.replace(/_env$/, '') in others)),
     );
-  if (method === 'key') return { method, ...object(KEY_FIELDS)(without(OAUTH_FIELDS), at) };
-  if (method === 'oauth') return { method, ...object(OAUTH_FIELDS)(without(KEY_FIELDS), at) };
+  if (method === 'key') {
+    return { method, ...object(KEY_FIELDS)(without(OAUTH_FIELDS), at) } as const;
+  }
+  if (method === 'oauth') {
+    return { method, ...object(OAUTH_FIELDS)(without(KEY_FIELDS), at) } as const;
+  }
   throw new TargetProblem(
     isMissing(method)
       ? 'The authentication method is missing: pass --auth key or --auth oauth.'
@@ -221,34 +217,27 @@ const authentication: Read<Authentication> = (value, at) => {
   );
 };
 
-/** The operations of a partner that the judge calls. */
-export const PARTNER_OPERATIONS = [
-  'get_account',
-  'get_balance',
-  'put_account_payment',
-  'get_account_payment',
-  'get_payment',
-] as const;
-export type PartnerOperation = (typeof PARTNER_OPERATIONS)[number];
-
-/** A path template; null when the partner does not offer the operation, which only two may say. */
+/** A path template: as decision 1 has it unless given. Null where the partner does not offer the operation and need not. */
 const path =
-  (operation: PartnerOperation, last: string): Read<string | null> =>
+  ({ path: usualPath }: Route, need: 'needed' | 'optional' = 'needed'): Read<string | null> =>
   (value, at) => {
-    if (value === null && ['get_balance', 'get_payment'].includes(operation)) return null;
-    const template = usual(text, partnerRoutes[operation].path)(value, at);
-    if (value !== null && template.startsWith('/') && template.includes(`{${last}}`))
-      return template;
-    throw new TargetProblem(`${at.name} is invalid: it must start with "/" and contain {${last}}.`);
+    if (value === null && need === 'optional') return null;
+    const template = usual(text, usualPath)(value, at);
+    const last = `{${pathFields(usualPath).at(-1) ?? ''}}`;
+    if (value !== null && template.startsWith('/') && template.includes(last)) return template;
+    throw new TargetProblem(`${at.name} is invalid: it must start with "/" and contain ${last}.`);
   };
 
-const PATHS: Readonly<Record<PartnerOperation, Read<string | null>>> = {
-  get_account: path('get_account', 'account_id'),
-  get_balance: path('get_balance', 'account_id'),
-  put_account_payment: path('put_account_payment', 'platform_payment_id'),
-  get_account_payment: path('get_account_payment', 'platform_payment_id'),
-  get_payment: path('get_payment', 'platform_payment_id'),
+const PATHS = {
+  get_account: path(partnerRoutes.get_account),
+  get_balance: path(partnerRoutes.get_balance, 'optional'),
+  put_account_payment: path(partnerRoutes.put_account_payment),
+  get_account_payment: path(partnerRoutes.get_account_payment),
+  get_payment: path(partnerRoutes.get_payment, 'optional'),
 };
+
+/** An operation of a partner that the judge calls. */
+export type PartnerOperation = keyof typeof PATHS;
 
 const readPartner = object({
   base_url: baseUrl,
@@ -402,7 +391,7 @@ export function exampleTarget(method: 'key' | 'oauth'): Draft {
       unknown: 'an-id-no-account-has',
       inactive: 'a-closed-account',
     },
-    paths: Object.fromEntries(PARTNER_OPERATIONS.map((name) => [name, partnerRoutes[name].path])),
+    paths: object(PATHS)({}, { name: 'paths', beside: {}, env: {} }),
     limits: { min_amount_in_cents: 1, max_amount_in_cents: 500_000 },
     terminal_window_seconds: 60,
     spending_cap_in_cents: 2_000_000,
