@@ -14,12 +14,13 @@ import { compileCheck, ConformanceFile } from '@duebridge/contract';
 import { CommanderError } from 'commander';
 import { conformCommand, terminal } from './main.ts';
 import type { RunReport } from './run.ts';
+import { listen } from './scripted/listeners.ts';
 import {
   startScriptedPartner,
   type ScriptedPartner,
   type ScriptedPartnerOptions,
 } from './scripted/partner.ts';
-import { CERTIFICATE, listen } from '../test/listen.ts';
+import { CERTIFICATE } from '../test/certificate.ts';
 import { ACCOUNTS } from '../test/peers/partners.ts';
 import { openPlatformProxy, type PlatformProxy } from '../test/peers/platform-proxy.ts';
 

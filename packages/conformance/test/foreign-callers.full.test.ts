@@ -13,7 +13,7 @@ import type { Driver } from '../src/check/drivers.ts';
 import { platformTarget, type Draft } from '../src/check/target.ts';
 import { judgePlatform } from '../src/run.ts';
 import { idsOf, tell } from './judged.ts';
-import { CERTIFICATE } from './listen.ts';
+import { CERTIFICATE } from './certificate.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'duebridge-callers-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

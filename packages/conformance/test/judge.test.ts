@@ -16,6 +16,7 @@ import type { Pace } from '../src/check/run.ts';
 import { jsonReport, junitReport, terminalReport } from '../src/report/text.ts';
 import { pageReport } from '../src/report/page.ts';
 import { judgePartner, judgePlatform, type RunOptions, type RunReport } from '../src/run.ts';
+import { listen } from '../src/scripted/listeners.ts';
 import { startScriptedPartner, type ScriptedPartnerOptions } from '../src/scripted/partner.ts';
 import {
   overlay,
@@ -24,7 +25,7 @@ import {
   readDraft,
   type Draft,
 } from '../src/check/target.ts';
-import { CERTIFICATE, listen } from './listen.ts';
+import { CERTIFICATE } from './certificate.ts';
 import { ACCOUNTS } from './peers/partners.ts';
 import { VIRTUAL_CLOCK } from './virtual-clock.ts';
 

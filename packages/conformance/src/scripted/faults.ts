@@ -1,6 +1,8 @@
 /**
  * Ways to fail: what goes wrong on the wire or in an answer, for which calls, and for how many of them. scenarios.ts names them.
  */
+import { once } from 'node:events';
+import { pipeline } from 'node:stream/promises';
 import { gzipSync } from 'node:zlib';
 import { pause, type Clock } from '../clock.ts';
 import {
@@ -86,33 +88,20 @@ export const drip =
   (pieces: (wire: Wire) => Iterable<string | Buffer>, everyMs: number): Variant<Moment> =>
   ({ tools }) =>
   async (wire) => {
-    for (const piece of pieces(wire)) {
-      if (wire.released.aborted || wire.socket.destroyed) return;
-      const taken = wire.socket.write(piece);
-      if (everyMs > 0) await pause(tools.clock, everyMs, wire.released);
-      else if (!taken) await drained(wire);
+    const { socket, released } = wire;
+    async function* slowly() {
+      for (const piece of pieces(wire)) {
+        yield piece;
+        if (everyMs > 0) await pause(tools.clock, everyMs, released);
+      }
     }
+    // The connection stays open after the last chunk. It is destroyed at the release, and a caller that disconnects is no error here.
+    await pipeline(slowly, socket, { end: false, signal: released }).catch(() => undefined);
   };
 
-export function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
-}
-
-function drained({ socket, released }: Wire): Promise<void> {
-  return new Promise((resolve) => {
-    if (released.aborted || socket.destroyed) return resolve();
-    // Called hundreds of times for one huge body, so no listener may stay behind.
-    const end = (): void => {
-      socket.off('drain', end).off('close', end);
-      released.removeEventListener('abort', end);
-      resolve();
-    };
-    socket.on('drain', end).on('close', end);
-    released.addEventListener('abort', end);
-  });
+/** Resolves when the signal aborts. */
+export async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort');
 }
 
 /** The answer's body as text. */

@@ -16,15 +16,10 @@ export function urlOf(scheme: 'http' | 'https', host: string, port: number): str
   return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** Listens; returns the port. */
-export function listen(server: net.Server, port: number, host: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve((server.address() as AddressInfo).port);
-    });
-  });
+/** Listens, unless told otherwise on a free port of this machine; returns the port. */
+export async function listen(server: net.Server, port = 0, host = '127.0.0.1'): Promise<number> {
+  await once(server.listen(port, host), 'listening');
+  return (server.address() as AddressInfo).port;
 }
 
 /**
@@ -38,11 +33,11 @@ export async function closeButHold(
   towards: number,
 ): Promise<Socket> {
   await closeListener(server);
-  return new Promise((resolve) => {
-    const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
-    socket.on('connect', () => resolve(socket));
-    socket.on('error', () => resolve(socket));
-  });
+  const socket = net.connect({ port: towards, host, localPort: port, localAddress: host });
+  // It may fail, and may be ended from the other side.
+  socket.on('error', () => undefined);
+  await once(socket, 'connect').catch(() => undefined);
+  return socket;
 }
 
 /** Gives up a port that was held. */
@@ -52,11 +47,15 @@ export async function release(holder: Socket): Promise<void> {
 }
 
 /** Stops listening; connections stay open. */
-export function closeListener(server: net.Server): Promise<void> {
-  return new Promise((resolve) => {
-    if (!server.listening) return resolve();
-    server.close(() => resolve());
-  });
+export async function closeListener(server: net.Server): Promise<void> {
+  if (server.listening) await once(server.close(), 'close');
+}
+
+/** Stops listening, and ends every connection. */
+export async function closeAll(server: http.Server): Promise<void> {
+  const closed = closeListener(server);
+  server.closeAllConnections();
+  await closed;
 }
 
 /** A host that is not the partner: a caller that follows a redirect to it has failed (F19, F68). */
@@ -75,11 +74,7 @@ export async function openStray(host: string) {
     port,
     url: urlOf('http', host, port),
     paths: paths as readonly string[],
-    stop: async () => {
-      const closed = closeListener(server);
-      server.closeAllConnections();
-      await closed;
-    },
+    stop: () => closeAll(server),
   };
 }
 

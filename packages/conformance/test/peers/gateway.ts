@@ -2,7 +2,7 @@
 import http from 'node:http';
 import { request } from 'undici';
 import { pause } from '../../src/clock.ts';
-import { closeAll, listen } from '../listen.ts';
+import { closeAll, listen } from '../../src/scripted/listeners.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 
 export interface Gateway {

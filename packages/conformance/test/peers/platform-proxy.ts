@@ -1,6 +1,7 @@
 /** A right platform in memory, behind a proxy that can change requests and answers: every wrong platform is one. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import http from 'node:http';
+import { text } from 'node:stream/consumers';
 import {
   compileCheck,
   JsonProblem,
@@ -11,7 +12,7 @@ import {
 } from '@duebridge/contract';
 import type { Draft } from '../../src/check/target.ts';
 import { MACHINE_CLOCK, pause, type Clock } from '../../src/clock.ts';
-import { closeAll, listen, textOf } from '../listen.ts';
+import { closeAll, listen } from '../../src/scripted/listeners.ts';
 
 /** An account_id that the platform cannot find (ER1). */
 const UNKNOWN_ACCOUNT = 'unknown';
@@ -142,7 +143,7 @@ export async function openPlatformProxy(
       method: incoming.method ?? '',
       path: incoming.url ?? '',
       headers: Object.fromEntries(headers),
-      body: await textOf(incoming),
+      body: await text(incoming),
     };
     const answer = behaviour.request?.(asked) ?? platform(asked);
     behaviour.answer?.(answer, asked);
