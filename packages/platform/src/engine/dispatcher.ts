@@ -422,6 +422,7 @@ export class Dispatcher {
     return this.#writeFrom(payment, from, write);
   }
 
+  /** Writes it where the row stands at `from`, and changes the state in memory as the row was changed. */
   async #writeFrom(payment: ActivePayment, from: PaymentStage, write: StepWrite): Promise<boolean> {
     const { platform_payment_id } = payment;
     const recorded = await this.#records.write({ platform_payment_id, from, ...write });
@@ -429,7 +430,8 @@ export class Dispatcher {
       case 'given_up':
         return false;
       case 'changed':
-        this.#took(payment, write);
+        if (write.kind === 'end') payment.status = write.ending.status;
+        if (write.kind !== 'settle') payment.stage = write.kind === 'end' ? 'ended' : write.to;
         return true;
       case 'refused': {
         this.#forget(payment);
@@ -441,13 +443,6 @@ export class Dispatcher {
         return false;
       }
     }
-  }
-
-  /** Changes the state in memory as a write has changed the row. */
-  #took(payment: ActivePayment, written: StepWrite): void {
-    if (written.kind === 'settle') return;
-    payment.stage = written.kind === 'end' ? 'ended' : written.to;
-    if (written.kind === 'end') payment.status = written.ending.status;
   }
 
   /** Writes an acceptance a little later, unless the payment has ended before. */
