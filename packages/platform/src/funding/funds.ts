@@ -129,17 +129,9 @@ const releaseStatement = sql(`
 /** They were captured before their payment ended (sweep.ts). */
 const takenEarlyStatement = sql(`
    SELECT 1 FROM duebridge_platform.transfers t WHERE t.id = $1 AND t.act = 'taken_early'`);
-/** A call that nobody aborts. */
-const NEVER_ABORTED: FundingCallOptions = { signal: new AbortController().signal };
 
 const instant = (ms: number): string => new Date(ms).toISOString();
 const placeOf = (id: string): string => `funds/${id}/action`;
-
-/** A method, and the adapter that offers it. */
-interface Offered {
-  readonly adapter: FundingAdapter;
-  readonly method: AdapterMethod;
-}
 
 /** What the funds depend on. */
 export interface FundsOptions {
@@ -165,7 +157,8 @@ export class Funds {
   /** How long a customer has had is an interval: a step of the wall clock must not end an approval, or hide it. */
   readonly #clock: Clock;
   readonly #byName: ReadonlyMap<string, FundingAdapter>;
-  readonly #byMethod: ReadonlyMap<string, Offered>;
+  /** A method, and the adapter that offers it. */
+  readonly #byMethod: ReadonlyMap<string, { adapter: FundingAdapter; method: AdapterMethod }>;
   readonly #count: (adapter: string, outcome: string) => void;
   readonly #rows: GroupCommit<string, FundsRow | undefined>;
   readonly #references: GroupCommit<{ id: string; reference: string }, boolean>;
@@ -368,7 +361,7 @@ export class Funds {
     return this.#decline(adapter, full.platform_payment_id, reason);
   }
 
-  async authorize(order: FundingOrder, call = NEVER_ABORTED): Promise<Authorization> {
+  async authorize(order: FundingOrder, call: FundingCallOptions): Promise<Authorization> {
     const { adapter, row, full } = await this.#read(order);
     const now = this.#clock.now();
     const stands = STANDS[row.state];
@@ -419,7 +412,7 @@ export class Funds {
     return { kind: 'waits', afterMs: acts ? LOOK_MS : ASK_MS };
   }
 
-  async capture(order: FundingOrder, call = NEVER_ABORTED): Promise<SettledFunds | void> {
+  async capture(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
     // What is collected elsewhere was never ours: there is nothing to take or to give back.
     if (this.collection(order.funding_method) === 'elsewhere') {
       return { kind: 'captured', source: 'elsewhere' };
@@ -466,7 +459,7 @@ export class Funds {
   }
 
   /** Releases what was authorized, or is yet to be: an authorization that arrives after it is declined. */
-  async release(order: FundingOrder, call = NEVER_ABORTED): Promise<SettledFunds | void> {
+  async release(order: FundingOrder, call: FundingCallOptions): Promise<SettledFunds | void> {
     if (this.collection(order.funding_method) === 'elsewhere') return undefined;
     const before = await this.#read(order);
     const refunded = async (): Promise<SettledFunds> => {

@@ -121,8 +121,16 @@ export function stripeAdapter(settings: StripeSettings): FundingAdapter {
     capture: (order, call) => ways(order).capture(order, call),
     void: (order, call) => ways(order).void(order, call),
     async refund(order) {
-      const intent = await ways(order).taken(order);
-      if (intent !== undefined) await refundOf(stripe, order, intent);
+      const payment_intent = await ways(order).taken(order);
+      if (payment_intent === undefined) return;
+      const metadata = metadataOf(order);
+      try {
+        await keyed(keyOf(order, 'refund'), (key) =>
+          stripe.refunds.create({ payment_intent, metadata }, key),
+        );
+      } catch (error) {
+        if (!isRefusal(error) || !GIVEN_BACK.includes(error.code ?? '')) throw error;
+      }
     },
     async refundPart(order, part) {
       const intent = await ways(order).taken(order);
@@ -294,13 +302,10 @@ function bankFunds(stripe: Stripe): Way {
     failed: (intent) => intent.last_setup_error,
     authorized: () => ({ kind: 'authorized' }),
   });
-  const debitOf = (customer: string) => findDebit(stripe, customer);
-  /** A failed debit has taken nothing. */
-  const takenBy = async (order: PreparedOrder): Promise<string | undefined> => {
-    const setup = await stripe.setupIntents.retrieve(order.reference);
-    const customer = idOf(setup.customer);
-    const debit = customer === undefined ? undefined : await debitOf(customer);
-    return debit === undefined || debit.last_payment_error !== null ? undefined : debit.id;
+  /** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
+  const debitOf = async (customer: string) => {
+    const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
+    return data.find((intent) => intent.status !== 'canceled');
   };
   return {
     async prepare(order) {
@@ -369,17 +374,14 @@ function bankFunds(stripe: Stripe): Way {
       await deleteCustomer(stripe, customer);
       return 'released';
     },
-    taken: takenBy,
+    /** A failed debit has taken nothing. */
+    async taken(order) {
+      const setup = await stripe.setupIntents.retrieve(order.reference);
+      const customer = idOf(setup.customer);
+      const debit = customer === undefined ? undefined : await debitOf(customer);
+      return debit?.last_payment_error === null ? debit.id : undefined;
+    },
   };
-}
-
-/** The debit of this payment, if one was made: its customer has no other. A list is up to date, unlike a search. */
-async function findDebit(
-  stripe: Stripe,
-  customer: string,
-): Promise<Stripe.PaymentIntent | undefined> {
-  const { data } = await stripe.paymentIntents.list({ customer, limit: 10 });
-  return data.find((intent) => intent.status !== 'canceled');
 }
 
 /** A debit takes days to clear: from here on only the bank can return it, which a webhook tells. */
@@ -474,20 +476,6 @@ function authorizing<Intent extends Stripe.PaymentIntent | Stripe.SetupIntent>(
     }
   };
   return { authorize, giveUp };
-}
-
-async function refundOf(
-  stripe: Stripe,
-  order: PreparedOrder,
-  payment_intent: string,
-): Promise<void> {
-  try {
-    await keyed(keyOf(order, 'refund'), (key) =>
-      stripe.refunds.create({ payment_intent, metadata: metadataOf(order) }, key),
-    );
-  } catch (error) {
-    if (!isRefusal(error) || !GIVEN_BACK.includes(error.code ?? '')) throw error;
-  }
 }
 
 /** Refunded already, or the customer's bank has already taken it back. */
