@@ -15,13 +15,17 @@ export interface Payer {
   readonly company_id: string;
 }
 
-/** One transfer to a biller. */
-export interface BankTransfer {
-  readonly remittance_id: string;
-  readonly amount_in_cents: number;
+/** A biller's account at a bank. */
+export interface BankAccount {
   readonly holder_name: string;
   readonly routing_number: string;
   readonly account_number: string;
+}
+
+/** One transfer to a biller. */
+export interface BankTransfer extends BankAccount {
+  readonly remittance_id: string;
+  readonly amount_in_cents: number;
 }
 
 /** What both forms need of a file. */

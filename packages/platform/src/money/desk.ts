@@ -16,9 +16,9 @@ import {
   type RemittanceView,
   type TransferEnd,
 } from '@duebridge/contract';
-import { sql, type Clock, type Database } from '@duebridge/runtime';
+import { sql } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
-import type { Sealer } from '../partners/seal.ts';
+import type { Services } from '../services.ts';
 import { askedBefore, dropAsk } from '../store/asks.ts';
 import { note } from '../store/audit.ts';
 import { bankDayFrom, dayAfter } from './bank-days.ts';
@@ -66,12 +66,9 @@ const cannotLeaveStatement = sql(`
 const filePlace = (file_id: string): string => `bank_files/${file_id}`;
 
 /** What files are made with. `payer`: the platform's own account; undefined while it is not configured. */
-interface FileDesk {
-  readonly database: Database;
-  readonly sealer: Sealer;
-  readonly clock: Clock;
+type FileDesk = Pick<Services, 'database' | 'sealer' | 'clock'> & {
   readonly payer: Payer | undefined;
-}
+};
 
 /**
  * Puts what waits in one mode (default: live) into a file. Throws Refusal CONFLICT when nothing waits, when the day has no

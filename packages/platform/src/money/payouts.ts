@@ -4,24 +4,17 @@
  * holds: bank accounts are sealed in the database; operators see the last four digits.
  */
 import { invalidField, type Payout, type PayoutView } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
+import { sql } from '@duebridge/runtime';
 import type { Sealer } from '../partners/seal.ts';
 import type { Partner } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
-import { isRoutingNumber } from './bank-file.ts';
+import { isRoutingNumber, type BankAccount } from './bank-file.ts';
 
-/** A biller's account at a bank. */
-export interface BankAccount {
-  readonly holder_name: string;
-  readonly routing_number: string;
-  readonly account_number: string;
-}
-/** Its connected account at Stripe. */
-export interface ConnectedAccount {
-  readonly holder_name: string;
-  readonly stripe_account: string;
-}
-export type Creditor = BankAccount | ConnectedAccount;
+/** A biller's account: at a bank, or a connected one at Stripe. */
+export type Creditor =
+  | BankAccount
+  | { readonly holder_name: string; readonly stripe_account: string };
 
 type StoredPayout = Omit<PayoutView, 'holder_name' | 'account'> & { readonly sealed: string };
 
@@ -44,7 +37,7 @@ const placeOf = (partner_id: string, biller_id: string): string =>
  * INVALID_REQUEST for a biller of another partner, or an account that cannot be one.
  */
 export async function setPayout(
-  { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
+  { database, sealer }: Pick<Services, 'database' | 'sealer'>,
   partner: Partner,
   payout: Payout,
   actor: string,
@@ -79,7 +72,7 @@ export async function setPayout(
 
 /** How the billers of a partner are paid. */
 export async function listPayouts(
-  { database, sealer }: { readonly database: Database; readonly sealer: Sealer },
+  { database, sealer }: Pick<Services, 'database' | 'sealer'>,
   partner_id: string,
 ): Promise<PayoutView[]> {
   const rows = await database.query<StoredPayout>(listStatement, [partner_id]);

@@ -13,11 +13,11 @@
  * nothing to transfer: what is below the biller's minimum or below zero goes into the next one, as does what came back.
  */
 import { conflict, formatCents, type Mode, type RemittanceView } from '@duebridge/contract';
-import { messageOf, sql, type Clock, type Database, type Log } from '@duebridge/runtime';
+import { messageOf, sql, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
-import type { Sealer } from '../partners/seal.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
+import type { Partner } from '../partners/registry.ts';
 import { windowDay } from '../reconciliation/batch.ts';
+import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { IN_THE_BOOK } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
@@ -60,16 +60,12 @@ export interface RemittanceChannel {
 }
 
 /** What remitting stands on. */
-export interface Remitting {
-  readonly database: Database;
-  readonly registry: Pick<PartnerRegistry, 'get'>;
-  readonly sealer: Sealer;
+interface Remitting extends Pick<Services, 'database' | 'sealer' | 'clock' | 'log'> {
+  readonly registry: Pick<Services['registry'], 'get'>;
   /** That of Stripe; undefined while it is not configured. */
   readonly channel: RemittanceChannel | undefined;
   /** Compares a batch with its partner (reconciliation/reconcile.ts). */
   readonly compare: (platform_batch_id: string) => Promise<unknown>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Batches, and transfers, that one round takes at most; the rest waits for the next. */
@@ -372,10 +368,7 @@ async function follow(remitting: Remitting, { remittance_id }: OpenRemittance): 
 }
 
 /** What a round did not do, and why. */
-export interface Waiting {
-  readonly what: string;
-  readonly why: string;
-}
+export type Waiting = Readonly<Record<'what' | 'why', string>>;
 
 /**
  * One round: remittances are made of the batches that are ready, sent when they are due, and followed to their end. Any number of replicas
