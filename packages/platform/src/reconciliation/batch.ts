@@ -245,7 +245,7 @@ export async function closeBatchNow(
   actor: string,
 ): Promise<BatchView> {
   const before = await getBatch(database, platform_batch_id);
-  if (await closeBatch(database, platform_batch_id, actor, { reason, endsTestWindow: true })) {
+  if (await closeBatch(database, platform_batch_id, actor, reason)) {
     return getBatch(database, platform_batch_id);
   }
   if (before.closed_at !== null) throw conflict('The batch is closed already');
@@ -296,14 +296,12 @@ const openPayment = sql(`
    SELECT 1 FROM duebridge_platform.payments 
     WHERE platform_batch_id = $1 AND platform_batch_id <> '' AND settled_at IS NULL AND status = 'processing' LIMIT 1`);
 
+/** `reason`: that of a person, whose word ends the window of a test registration before its time. */
 function closeBatch(
   database: Database,
   platform_batch_id: string,
   actor: string,
-  {
-    reason,
-    endsTestWindow = false,
-  }: { readonly reason?: string; readonly endsTestWindow?: boolean } = {},
+  reason: string | null = null,
 ): Promise<boolean> {
   return database.transaction(
     async (tx) => {
@@ -312,7 +310,7 @@ function closeBatch(
            SELECT 1 FROM duebridge_platform.batches b WHERE platform_batch_id = $1 AND closed_at IS NULL
               AND (cutoff_at <= now() OR ($2 AND EXISTS (SELECT 1 FROM duebridge_platform.partners p
                                                           WHERE p.partner_id = b.partner_id AND p.mode = 'test'))) FOR UPDATE`),
-        [platform_batch_id, endsTestWindow],
+        [platform_batch_id, reason !== null],
       );
       if (held.length === 0) return false;
       // A payment may have joined since then: not sent yet and so in no line, but about to reach the partner under this batch's id.
@@ -326,7 +324,7 @@ function closeBatch(
          INSERT INTO duebridge_platform.audit (actor, event, partner_id, detail)
          SELECT $3, 'batch_closed', partner_id, jsonb_strip_nulls(jsonb_build_object('platform_batch_id', $1::text, 'count', $4::int, 'reason', $5::text))
            FROM closed`),
-        [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason ?? null],
+        [platform_batch_id, JSON.stringify(statement), actor, statement.count, reason],
       );
       return true;
     },

@@ -20,21 +20,15 @@ export interface TheirLine {
   readonly posted_at?: string | null;
 }
 
-/** The comparison of two sides. */
-export interface Compared {
-  /** Payments that either side has: the number that differences are counted against. */
-  readonly compared: number;
-  /** Of our payments, in the order of their ids; then of what only the partner has, in the order of its file. */
-  readonly differences: Difference[];
-}
-
 /** Compares our lines, page by page, with the partner's file, by ids. An id that occurs twice there counts with the sum of its amounts. */
 export async function compareLines(
   ours: AsyncIterable<readonly StatementLine[]> | Iterable<readonly StatementLine[]>,
   file: ReadonlyMap<string, TheirLine>,
-): Promise<Compared> {
+) {
   const there = new Map(file);
+  /** Of our payments, in the order of their ids; then of what only the partner has, in the order of its file. */
   const differences: Difference[] = [];
+  /** Payments that either side has: the number that differences are counted against. */
   let compared = there.size;
   for await (const page of ours) {
     for (const line of page) {

@@ -47,15 +47,14 @@ export async function distributeTables(database: Database): Promise<string[]> {
   const done: string[] = [];
   for (const table of await tablesInOrder(database)) {
     const column = DISTRIBUTED[table];
+    const name = `${SCHEMA}.${table}`;
     // No timeout: moving the rows of a large table can take very long.
     await database.transaction(
       async (tx) => {
         await (column === undefined
-          ? tx.query(`SELECT pg_catalog.create_reference_table($1::regclass)`, [
-              `${SCHEMA}.${table}`,
-            ])
+          ? tx.query(`SELECT pg_catalog.create_reference_table($1::regclass)`, [name])
           : tx.query(`SELECT pg_catalog.create_distributed_table($1::regclass, $2::text)`, [
-              `${SCHEMA}.${table}`,
+              name,
               column,
             ]));
       },
