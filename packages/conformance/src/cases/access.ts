@@ -494,13 +494,10 @@ const p14: PartnerCase = {
   },
 };
 
-interface Look {
-  readonly shown: string;
-  readonly due: number;
-  readonly reply: Reply;
-}
+type Look = Awaited<ReturnType<typeof look>>[number];
 
-function look(t: PartnerContext, times = READS): Promise<Look[]> {
+/** What reads of the account and its balance show: as text, as the amount due, and the answer. */
+function look(t: PartnerContext, times = READS) {
   return Promise.all(
     Array.from({ length: times }, async () => {
       const [account, balance] = await Promise.all([

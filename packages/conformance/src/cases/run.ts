@@ -162,16 +162,6 @@ export const BALANCE_CHECK = 'P62';
 /** The payments that show whether the balance follows immediately. */
 const CONTROLS: readonly SharedName[] = ['control', 'second control'];
 
-/** How far one account's amount due fell over a run, and how far its payments predict. */
-interface AccountEffect {
-  readonly account_id: string;
-  readonly fell: number;
-  /** The sum of its payments that succeeded, and of those that failed or were canceled. */
-  readonly expected: number;
-  readonly undone: number;
-  readonly reply: Reply;
-}
-
 /** The amount due of each account that the run knows; accounts that show none are missing. */
 type Balances = ReadonlyMap<string, { readonly due: number; readonly reply: Reply }>;
 
@@ -274,11 +264,13 @@ async function sumsByEnd(t: PartnerContext): Promise<ReadonlyMap<string, Sums> |
   return (await Promise.all(ends)).every(Boolean) ? sums : undefined;
 }
 
-async function effectsOf(
-  t: PartnerContext,
-  before: Balances,
-  sums: ReadonlyMap<string, Sums>,
-): Promise<AccountEffect[]> {
+type AccountEffect = Awaited<ReturnType<typeof effectsOf>>[number];
+
+/**
+ * How far each account's amount due fell, and how far its payments predict: `expected` is the sum of those that succeeded, `undone` of
+ * those that failed or were canceled.
+ */
+async function effectsOf(t: PartnerContext, before: Balances, sums: ReadonlyMap<string, Sums>) {
   const after = await readBalances(t);
   return [...before].flatMap(([account_id, { due }]) => {
     const now = after.get(account_id);

@@ -44,13 +44,6 @@ export class UsageProblem extends Error {
   override readonly name = 'UsageProblem';
 }
 
-/** The part of the budget that one check may request. */
-export interface PlannedMoney {
-  readonly payments: number;
-  readonly total_in_cents: number;
-  readonly largest_in_cents: number;
-}
-
 /** Selects the checks of a profile, all or those named. Throws UsageProblem for an unknown name. */
 export function choose<C extends CaseInfo>(
   cases: readonly C[],
@@ -70,8 +63,11 @@ export function choose<C extends CaseInfo>(
   return cases.filter((one) => wanted.includes(one.id));
 }
 
+/** What the checks of a run may request. */
+export type PlannedMoney = Readonly<ReturnType<typeof addUp>>;
+
 /** Adds up what the chosen checks may request; a payment shared by several counts once. */
-export function addUp(cases: readonly PartnerCase[], target: PartnerTarget): PlannedMoney {
+export function addUp(cases: readonly PartnerCase[], target: PartnerTarget) {
   const planned: Planned[] = [];
   for (const one of cases) {
     if (one.unfit?.(target) !== undefined) continue;

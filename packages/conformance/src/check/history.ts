@@ -27,20 +27,17 @@ export interface HistoryEntry {
 }
 
 /** What a run reads from the history and adds to it. */
-export interface History {
-  entries(): readonly HistoryEntry[];
-  add(entries: readonly HistoryEntry[]): void;
-}
+export type History = ReturnType<typeof memoryHistory>;
 
 /** A history in memory, lost when the process exits; `write` is told of all payments whenever there are more. */
 export function memoryHistory(
   payments: readonly HistoryEntry[] = [],
   write: (payments: readonly HistoryEntry[]) => void = () => undefined,
-): History {
+) {
   let kept = payments;
   return {
     entries: () => kept,
-    add(more) {
+    add(more: readonly HistoryEntry[]): void {
       if (more.length === 0) return;
       kept = [...kept, ...more].slice(-MAX_ENTRIES);
       write(kept);

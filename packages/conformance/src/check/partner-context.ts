@@ -239,14 +239,6 @@ const POLLS_WITHOUT_WAITING = 2;
 /** Extra time beyond the declared window for one poll to return. */
 const WINDOW_SLACK_MS = 1_000;
 
-/** A shared payment with its first answers. */
-export interface Subject {
-  readonly intent: Intent;
-  readonly put: Reply;
-  /** Read under its account immediately after the PUT. */
-  readonly read: Reply;
-}
-
 /** What a call may do otherwise; the rest is as Outgoing has it. */
 type CallOptions = Pick<Outgoing, 'headers' | 'body' | 'burst' | 'fresh' | 'cut_ms'> & {
   /** The headers that authenticate it: as declared, unless given. */
@@ -382,17 +374,17 @@ export class PartnerContext extends Context<PartnerRun> {
   }
 
   /** The payment that most checks use: new, put once, read immediately. */
-  async subject(): Promise<Subject> {
+  async subject() {
     const subject = await this.sharedPayment('first');
     this.given(subject !== undefined, 'the target declares no payable account');
     return subject;
   }
 
   /**
-   * A payment shared by several checks, put by the first that needs it; undefined when the target declares no account or limit
-   * for it.
+   * A payment shared by several checks, put by the first that needs it, and read under its account immediately after; undefined when the
+   * target declares no account or limit for it.
    */
-  async sharedPayment(name: SharedName): Promise<Subject | undefined> {
+  async sharedPayment(name: SharedName) {
     const planned = shared(this.target, name);
     if (planned === undefined) return undefined;
     return this.run.once(`payment ${name}`, async () => {
@@ -406,7 +398,7 @@ export class PartnerContext extends Context<PartnerRun> {
   }
 
   /** The subject's first record. Skips when its PUT was not answered with one. */
-  async accepted(): Promise<Subject & { readonly record: PaymentFields }> {
+  async accepted() {
     const subject = await this.subject();
     return { ...subject, record: this.acceptedBy(subject.put) };
   }
