@@ -15,6 +15,7 @@ import {
   type TakeOver,
   type Wire,
 } from './behaviour.ts';
+import { textOf } from './requests.ts';
 import type { Book } from './state.ts';
 
 /** What a scenario may use of the partner and of who applies it. */
@@ -64,20 +65,14 @@ export const quiet: TakeOver = () => undefined;
 export const silence = takes(quiet);
 
 /** RST, as after a crash or from a firewall. */
-export const reset: TakeOver = ({ socket }) => {
-  socket.resetAndDestroy();
-};
+export const reset: TakeOver = ({ socket }) => void socket.resetAndDestroy();
 
 /** FIN without a byte: an idle connection closed while the request was in transit. */
-export const hangUp: TakeOver = ({ socket }) => {
-  socket.destroy();
-};
+export const hangUp: TakeOver = ({ socket }) => void socket.destroy();
 
 /** Sends raw bytes, then FIN; they need not be valid HTTP. */
 export const sends = (make: (wire: Wire) => string | Buffer): Variant<Moment> =>
-  takes((wire) => {
-    wire.socket.end(make(wire));
-  });
+  takes((wire) => void wire.socket.end(make(wire)));
 
 /** The head of an HTTP/1.1 response as text. */
 export const head = (...lines: string[]): string => `HTTP/1.1 ${lines.join('\r\n')}\r\n\r\n`;
@@ -102,13 +97,6 @@ export const drip =
 /** Resolves when the signal aborts. */
 export async function aborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, 'abort');
-}
-
-/** The answer's body as text. */
-export function textOf(answer: Answer): string {
-  const { body } = answer;
-  if (typeof body === 'string') return body;
-  return body instanceof Uint8Array ? Buffer.from(body).toString() : JSON.stringify(body ?? null);
 }
 
 export const json = { 'Content-Type': 'application/json' };

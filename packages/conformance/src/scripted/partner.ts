@@ -33,7 +33,7 @@ import {
   urlOf,
 } from './listeners.ts';
 import { respond, type Inside } from './operations.ts';
-import { bodyText, rawBytes, toCall, toSendable } from './requests.ts';
+import { rawBytes, toCall, toSendable } from './requests.ts';
 import { Book, type ScriptedAccount, type StoredPayment } from './state.ts';
 
 export type { ScriptedPartner };
@@ -237,7 +237,7 @@ class ScriptedPartner {
     const send = (answer: Answer): void => {
       if (response.headersSent || response.destroyed) return;
       const { status, headers, body: bytes } = toSendable(answer);
-      call.answer = { status, body: bodyText(bytes) };
+      call.answer = { status, body: bytes.toString() };
       response.writeHead(status, { ...fixed, ...headers });
       response.end(bytes);
     };

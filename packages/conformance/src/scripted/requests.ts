@@ -40,7 +40,7 @@ export function toCall(
 export function toSendable(answer: Answer) {
   const { body } = answer;
   const plain = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
-  const bytes = plain ? (body ?? '') : JSON.stringify(body);
+  const bytes = plain ? Buffer.from(body ?? '') : Buffer.from(JSON.stringify(body));
   const headers: Record<string, string | string[]> = plain
     ? {}
     : { 'Content-Type': 'application/json; charset=utf-8' };
@@ -52,15 +52,13 @@ export function toSendable(answer: Answer) {
 
 export function rawBytes(answer: Answer, fixed: Readonly<Record<string, string>>): Buffer {
   const { status, headers, body } = toSendable(answer);
-  const bytes = Buffer.from(body as string);
   const lines = [`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Unknown'}`];
-  const all = { ...fixed, 'Content-Length': String(bytes.length), ...headers };
+  const all = { ...fixed, 'Content-Length': String(body.length), ...headers };
   for (const [name, value] of Object.entries(all)) {
     for (const one of [value].flat()) lines.push(`${name}: ${one}`);
   }
-  return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+  return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), body]);
 }
 
-export function bodyText(body: string | Uint8Array): string {
-  return typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
-}
+/** The body of an answer as text. */
+export const textOf = (answer: Answer): string => toSendable(answer).body.toString();

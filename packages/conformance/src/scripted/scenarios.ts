@@ -42,13 +42,13 @@ import {
   stale,
   stillProcessing,
   takes,
-  textOf,
   TOKENS,
   tooMany,
   WRITES,
   zippedMebibyte,
   type Fault,
 } from './faults.ts';
+import { textOf } from './requests.ts';
 
 /** One named fault, how the judge applies it to a platform, and what the platform must do. */
 export interface Scenario extends Required<Fault> {
