@@ -5,12 +5,12 @@ import {
   amountOf,
   decoded,
   idOf,
-  partnerSecrets,
 } from '../check/caller-context.ts';
 import type { CallerCase } from '../check/check.ts';
 import { Skipped } from '../check/findings.ts';
 import { parsed, show } from '../check/http.ts';
 import { BEYOND_24_BITS, BEYOND_32_BITS } from '../check/payment-fields.ts';
+import { secretsOf } from '../check/target.ts';
 import { mediaTypeOf } from '../scripted/listeners.ts';
 import { type Behaviour, type Call, onRecords } from '../scripted/partner.ts';
 import { hasEnded, returnedTheEnd, stopsAtTheEnd, untilEnd } from './caller-rules.ts';
@@ -71,7 +71,9 @@ async function laterCalls(t: CallerContext): Promise<void> {
     cause: 'The amount is rounded on its way, or a fee is added or taken off.',
   });
   const { authentication } = t.caller.target;
-  const secrets = partnerSecrets(t).flatMap((one) => [one, encodeURIComponent(one)]);
+  const secrets = [...secretsOf(authentication).map(({ value }) => value), t.target.api_key]
+    .filter((secret) => secret !== '')
+    .flatMap((one) => [one, encodeURIComponent(one)]);
   t.none(
     t.caller.partner.exchanges.filter(
       ({ path }) =>

@@ -252,7 +252,7 @@ class Fault {
     const { clock } = t.run;
     const stray = t.caller.partner.stray_url;
     const inner = rule.begin({ clock, stray, next: (call) => this.#next(call) });
-    if (rule.ofTokens === true) t.script(inner);
+    if (rule.ofTokens === true) t.caller.behaviour = inner;
     this.behaviour = {
       ...(rule.ofTokens === true ? revoked(t) : inner),
       ...held(() => rule.payment === 'ended' || this.#released),
@@ -357,7 +357,7 @@ async function refused(t: CallerContext, cents: number): Promise<void> {
 async function herd(t: CallerContext, cents: number): Promise<void> {
   await holdsToken(t, cents + 10 * HERD);
   let [under_way, most, done] = [0, 0, false];
-  t.script({
+  t.caller.behaviour = {
     ...revoked(t),
     receive(call) {
       if (call.operation !== 'access_token') return undefined;
@@ -375,7 +375,7 @@ async function herd(t: CallerContext, cents: number): Promise<void> {
         : undefined;
     },
     ...held(() => done),
-  });
+  };
   const number = Math.min(HERD, t.caller.driver.at_once);
   const payments = await t.payAll(
     Array.from({ length: number }, (_, place) => ({ cents: cents + 10 * place })),

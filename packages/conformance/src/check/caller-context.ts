@@ -44,17 +44,13 @@ const MOST_OFF_CENTS = 4;
 /** A payment that the judge asked the platform to make. */
 export interface CallerPayment {
   readonly amount_in_cents: number;
+  /** How the partner treats its calls. */
+  readonly behaviour: Behaviour;
   /** Undefined until its first PUT arrives. */
-  readonly platform_payment_id: string | undefined;
+  platform_payment_id: string | undefined;
+  driven?: Driven;
   /** The status that the platform shows its customer now; undefined when it cannot be asked. */
   readonly status: () => Promise<string | undefined>;
-}
-
-/** The same, as the run knows it. */
-interface Expected extends CallerPayment {
-  platform_payment_id: string | undefined;
-  readonly behaviour: Behaviour;
-  driven?: Driven;
 }
 
 /** The partner that the platform under test pays, and what it is asked to pay. Shared by all caller checks of one run. */
@@ -70,7 +66,7 @@ export class Caller {
   probes = 0;
   /** Faults that are being judged. */
   readonly faults = new Throttle(FAULTS_AT_ONCE);
-  readonly #payments: Expected[] = [];
+  readonly #payments: CallerPayment[] = [];
 
   private constructor(run: Run, target: CallerTarget, partner: ScriptedPartner) {
     this.target = target;
@@ -118,7 +114,7 @@ export class Caller {
     behaviour: Behaviour,
     account_id: string | undefined,
   ): Promise<CallerPayment> {
-    const expected: Expected = {
+    const expected: CallerPayment = {
       amount_in_cents,
       behaviour,
       platform_payment_id: undefined,
@@ -167,7 +163,7 @@ export class Caller {
     const cents = amountOf(call.text);
     // The amount identifies the payment: amounts are ten cents apart, so one that is a little off is recognised too. Any other amount
     // that was not requested belongs to the only payment whose PUT has not arrived yet.
-    const within = (most: number) => (payment: Expected) =>
+    const within = (most: number) => (payment: CallerPayment) =>
       Math.abs(payment.amount_in_cents - (cents ?? NaN)) <= most;
     const known = this.#payments.some(within(0));
     const others = open.find(within(MOST_OFF_CENTS)) ?? (open.length === 1 ? open[0] : undefined);
@@ -228,11 +224,6 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
     super(run, check);
     this.caller = caller;
     this.#from = caller.partner.exchanges.at(-1)?.number ?? 0;
-  }
-
-  /** Applies this fault to every call from now on. */
-  script(behaviour: Behaviour): void {
-    this.caller.behaviour = behaviour;
   }
 
   /** Asks the platform for a payment, to which the partner applies this fault. Skips when the platform cannot be asked. */
@@ -412,10 +403,4 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
     for (let part = 0; part < QUIET_PARTS; part += 1) await run.sleep(whole_ms / QUIET_PARTS);
     return run.clock.elapsed() - began < whole_ms + MOST_LAG_MS;
   }
-}
-
-/** The credentials of the partner and of the token endpoint, for checks that search for leaked ones. */
-export function partnerSecrets({ caller, target }: CallerContext): readonly string[] {
-  const own = secretsOf(caller.target.authentication).map(({ value }) => value);
-  return [...own, target.api_key].filter((secret) => secret !== '');
 }

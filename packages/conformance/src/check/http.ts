@@ -434,11 +434,8 @@ function readJson(text: string): Pick<Reply, 'json' | 'json_problem'> {
 }
 
 function flatten(headers: Readonly<Record<string, string | string[] | undefined>>) {
-  const flat: Record<string, string> = {};
-  for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined) flat[name] = Array.isArray(value) ? value.join(', ') : value;
-  }
-  return flat;
+  const all = Object.entries(headers).map(([name, value]) => [name, [value].flat().join(', ')]);
+  return Object.fromEntries(all) as Record<string, string>;
 }
 
 function clip(text: string): string {
