@@ -4,6 +4,7 @@ import http from 'node:http';
 import { text } from 'node:stream/consumers';
 import {
   compileCheck,
+  invalidField,
   JsonProblem,
   parseJson,
   platformRoutes,
@@ -46,13 +47,7 @@ export interface ProxyBehaviour {
 const FAULT_HEADER = 'x-test-fault';
 
 /** A platform behind a proxy. */
-export interface PlatformProxy {
-  readonly url: string;
-  readonly client_id: string;
-  readonly api_key: string;
-  readonly unknown_account_id: string;
-  readonly stop: () => Promise<void>;
-}
+export type PlatformProxy = Awaited<ReturnType<typeof openPlatformProxy>>;
 
 /** Largest body (decision 16), and tokens per second and in one burst. */
 const MAX_BODY_BYTES = 64 * 1024;
@@ -60,9 +55,6 @@ const RATE_PER_SECOND = 25;
 const BURST = 50;
 
 const tokenRequest = compileCheck(TokenRequest);
-
-const invalid = (path: string, problem: string) =>
-  new Refusal('INVALID_REQUEST', { details: [{ path, problem }] });
 
 /** A right platform in memory: it issues tokens as the interface and the decisions say. */
 function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', clock: Clock) {
@@ -88,7 +80,7 @@ function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', cloc
       if (tokenRequest.holds(json)) return json;
       throw new Refusal('INVALID_REQUEST', { details: tokenRequest.problems(json, 'body') });
     } catch (error) {
-      if (error instanceof JsonProblem) throw invalid('body', error.message);
+      if (error instanceof JsonProblem) throw invalidField('body', error.message);
       throw error;
     }
   };
@@ -101,7 +93,7 @@ function scriptedPlatform(client_id: string, kind: 'biller' | 'aggregator', cloc
     if (type !== 'application/json') throw new Refusal('UNSUPPORTED_MEDIA_TYPE');
     const { external_identifiers: ids } = read(body);
     if (kind === 'aggregator' && ids !== undefined && ids.biller_id === undefined) {
-      throw invalid('body.external_identifiers.biller_id', 'is required');
+      throw invalidField('body.external_identifiers.biller_id', 'is required');
     }
     const asked = [ids?.account_id, ids?.biller_id];
     if (asked.some((id) => id === UNKNOWN_ACCOUNT || id?.startsWith('no-such-') === true)) {
@@ -130,7 +122,7 @@ export async function openPlatformProxy(
   kind: 'biller' | 'aggregator',
   behaviour: ProxyBehaviour = {},
   { delay_ms = 0, clock = MACHINE_CLOCK }: { delay_ms?: number; clock?: Clock } = {},
-): Promise<PlatformProxy> {
+) {
   const client_id = 'client-of-the-judge';
   const platform = scriptedPlatform(client_id, kind, clock);
   const server = http.createServer((incoming, response) => {
@@ -156,7 +148,6 @@ export async function openPlatformProxy(
     url: `http://127.0.0.1:${port}`,
     client_id,
     api_key: API_KEY,
-    unknown_account_id: UNKNOWN_ACCOUNT,
     stop: () => closeAll(server),
   };
 }
@@ -173,24 +164,15 @@ export const json = (
 });
 
 /** The target file of a scripted platform: its token endpoint, with small samples, so that hundreds can be judged. */
-export function platformDraft(
-  platform: {
-    readonly url: string;
-    readonly client_id: string;
-    readonly api_key: string;
-    readonly unknown_account_id: string;
-  },
-  kind: 'biller' | 'aggregator',
-): Draft {
-  const { url, client_id, api_key, unknown_account_id } = platform;
+export function platformDraft(platform: PlatformProxy, kind: 'biller' | 'aggregator'): Draft {
   return {
-    base_url: url,
-    client_id,
-    api_key,
+    base_url: platform.url,
+    client_id: platform.client_id,
+    api_key: API_KEY,
     kind,
     biller_id: 'judge',
     account_id: 'A-1',
-    unknown_account_id,
+    unknown_account_id: UNKNOWN_ACCOUNT,
     internal_fault_headers: { [FAULT_HEADER]: '1' },
     token_sample: 20,
     burst: 80,

@@ -7,6 +7,7 @@
 import { pause } from '../../src/clock.ts';
 import {
   onRecords,
+  together,
   type Answer,
   type Behaviour,
   type Operation,
@@ -76,6 +77,19 @@ function lateByPayment(late_ms: number): Behaviour {
     const { failure_reason: _unknown, ...rest } = record;
     return { ...rest, status: 'processing', posted_at: null };
   });
+}
+
+/** Takes a while to answer one PUT of so many. Each answer shows what has become of the payment by then. */
+function slowToAnswer(each: number): Behaviour {
+  let puts = 0;
+  return {
+    async answer(call, answer, partner) {
+      const payment = partner.find(call.params['platform_payment_id'] ?? '');
+      if (call.method !== 'PUT' || answer.status !== 200 || payment === undefined) return;
+      if ((puts += 1) % each === 0) await pause(CLOCK, 60);
+      return { ...answer, body: partner.record(payment) };
+    },
+  };
 }
 
 /** Changes each payment_id, the same way each time. */
@@ -162,31 +176,13 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   {
     // Between the commit and the answer its posting loop had the payment (ST1): the answer says how it is by then.
     name: 'that is slow to answer, and then shows what it has posted meanwhile',
-    behaviour: () => ({
-      async answer(call, answer, partner) {
-        const payment = partner.find(call.params['platform_payment_id'] ?? '');
-        if (call.method !== 'PUT' || answer.status !== 200 || payment === undefined) return;
-        await pause(CLOCK, 60);
-        return { ...answer, body: partner.record(payment) };
-      },
-    }),
+    behaviour: () => slowToAnswer(1),
   },
   {
     name: 'that posts now and then before it answers, with times in whole seconds',
     behaviour: () => {
-      let puts = 0;
-      const seconds = times((t) => t.replace(/\.\d+Z/, 'Z'));
-      return {
-        async answer(call, answer, partner) {
-          const payment = partner.find(call.params['platform_payment_id'] ?? '');
-          if (call.method !== 'PUT' || answer.status !== 200 || payment === undefined) {
-            return seconds.answer?.(call, answer, partner);
-          }
-          if ((puts += 1) % 5 === 0) await pause(CLOCK, 60);
-          const body = partner.record(payment);
-          return seconds.answer?.(call, { ...answer, body }, partner);
-        },
-      };
+      const both = [slowToAnswer(5), times((t) => t.replace(/\.\d+Z/, 'Z'))];
+      return together(() => both);
     },
   },
   {
