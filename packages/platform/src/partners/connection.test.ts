@@ -91,8 +91,11 @@ test('a partner that demands a client certificate of a private authority is call
   assert.match(await read(), /^(certificate|connection)$/, 'the gateway asks for a certificate');
   await registry.change('city', { name: 'City' }, 'test');
   assert.match(await read(), /^(certificate|connection)$/, 'it stays while it is not given');
-  const direct = await registry.change('city', { connection: null }, 'test');
-  assert.equal(direct.connection, undefined);
+  for (const connection of [null, {}]) {
+    await registry.change('city', { connection: alone }, 'test');
+    const direct = await registry.change('city', { connection }, 'test');
+    assert.equal(direct.connection, undefined);
+  }
 });
 
 test('a partner behind a proxy is called through it, with TLS from end to end', async (t) => {

@@ -364,9 +364,10 @@ function sealedColumns(
     written['auth_sealed'] = sealer.seal(key || client_secret, placeOf(partner_id, 'auth'));
   }
   if (connection !== undefined) {
-    written['connection_public'] = connection && publicConnection(connection);
+    const via = connection && Object.keys(connection).length > 0 ? connection : null;
+    written['connection_public'] = via && publicConnection(via);
     written['connection_sealed'] =
-      connection && sealer.seal(JSON.stringify(connection), placeOf(partner_id, 'connection'));
+      via && sealer.seal(JSON.stringify(via), placeOf(partner_id, 'connection'));
   }
   return written;
 }
