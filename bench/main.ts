@@ -29,6 +29,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [what: string, ...words: stri
   years: [
     'years of payments in the tables: sizes, reads, accepting and driving beside them, a month archived',
   ],
+  upgrade: ['an update of a database of version 0.1.0 while payments are made'],
   weight: ['bytes that a payment leaves in the tables of both sides'],
   neighbours: ['time to the end of payments whose neighbours hang, fail or are refused'],
   'kit-neighbours': [
