@@ -214,10 +214,7 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
     );
     return EXIT_USAGE;
   }
-  return deliver(
-    await interruptible((signal) => judgePartner(target, { ...options, signal })),
-    flags,
-  );
+  return deliver(flags, (signal) => judgePartner(target, { ...options, signal }));
 }
 
 async function conformPlatform(draft: Draft, flags: Flags): Promise<number> {
@@ -225,10 +222,7 @@ async function conformPlatform(draft: Draft, flags: Flags): Promise<number> {
   const api_key = process.env['DUEBRIDGE_CONFORM_API_KEY'];
   const target = platformTarget(overlay({ api_key }, draft));
   const options = runOptions(flags);
-  return deliver(
-    await interruptible((signal) => judgePlatform(target, { ...options, signal })),
-    flags,
-  );
+  return deliver(flags, (signal) => judgePlatform(target, { ...options, signal }));
 }
 
 /** Reports an unusable target as CONFIG, in the requested form. */
@@ -275,8 +269,12 @@ function runOptions(flags: Flags): RunOptions {
   };
 }
 
-/** Prints and writes the report in every requested form; returns the exit code. */
-function deliver(report: RunReport, flags: Flags): number {
+/** Runs the checks until the signal aborts. */
+type Judge = (signal: AbortSignal) => Promise<RunReport>;
+
+/** Judges; prints and writes the report in every requested form. Returns the exit code. */
+async function deliver(flags: Flags, judge: Judge): Promise<number> {
+  const report = await interruptible(judge);
   const colour = process.stdout.isTTY && process.env['NO_COLOR'] === undefined;
   // Printed first: a file that cannot be written must not cost the result of a whole run.
   terminal.out(flags.json === true ? jsonReport(report) : terminalReport(report, { colour }));
@@ -302,7 +300,7 @@ function deliver(report: RunReport, flags: Flags): number {
 }
 
 /** Runs with a signal that Ctrl-C aborts; the report is written anyway. A second Ctrl-C ends the process. */
-async function interruptible(run: (signal: AbortSignal) => Promise<RunReport>): Promise<RunReport> {
+async function interruptible(run: Judge): Promise<RunReport> {
   const controller = new AbortController();
   const interrupt = (): void => {
     terminal.err('\nStopping the run; the report of the completed checks follows.\n');

@@ -79,17 +79,17 @@ export const OfferedMethod = Type.Object({
 export type OfferedMethod = Static<typeof OfferedMethod>;
 
 /** Body of the request for saved methods. */
-export const FlowSavedMethodsRequest = Type.Object(
-  { funding_method: Type.String({ minLength: 1, maxLength: 64 }) },
-  { additionalProperties: false },
-);
+export const FlowSavedMethodsRequest = t.strictObject({
+  funding_method: Type.String({ minLength: 1, maxLength: 64 }),
+});
 export type FlowSavedMethodsRequest = Static<typeof FlowSavedMethodsRequest>;
 
 /** Answer to it. */
 export const FlowSavedMethods = Type.Object({
-  data: Type.Union([t.string(), Type.Null()], {
-    description: 'For the processor’s page; null when nothing can be saved or shown.',
-  }),
+  data: t.nullable(
+    t.string(),
+    'For the processor’s page; null when nothing can be saved or shown.',
+  ),
 });
 export type FlowSavedMethods = Static<typeof FlowSavedMethods>;
 

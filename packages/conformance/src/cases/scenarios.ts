@@ -56,12 +56,7 @@ export async function judgeScenario(
     for (let variant = 0; variant < variants && t.all.length === 0; variant += 1) {
       await job(variant);
     }
-  } else {
-    await t.each(
-      Array.from({ length: variants }, (_, variant) => variant),
-      job,
-    );
-  }
+  } else await t.each(variants, job);
   const strays = t.strays();
   t.must(strays === 0, 'no request to the redirect’s target host', undefined, {
     got: `${strays} requests, with the credential of the partner`,

@@ -257,13 +257,11 @@ export class CallerContext extends Context<Run<PlatformTarget>> {
     if (id !== undefined) this.caller.partner.settle(id);
   }
 
-  /** Runs a job for each item, in parallel as far as the platform and the limit on concurrent faults allow. */
-  async each<T>(
-    items: readonly T[],
-    job: (item: T, place: number) => Promise<void>,
-  ): Promise<void> {
+  /** Runs a job so many times, in parallel as far as the platform and the limit on concurrent faults allow. */
+  async each(count: number, job: (place: number) => Promise<void>): Promise<void> {
+    const places = Array.from({ length: count }, (_, place) => place);
     const ends = await Promise.allSettled(
-      items.map((item, place) => this.caller.faults.send(() => job(item, place), this.run)),
+      places.map((place) => this.caller.faults.send(() => job(place), this.run)),
     );
     // Waits for all jobs before rethrowing the first error, so that no job adds findings to a check that has ended.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
