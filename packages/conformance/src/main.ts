@@ -198,16 +198,11 @@ async function conformPartner(draft: Draft, flags: Flags): Promise<number> {
   const recheck = flags.recheck === true;
   const options = { ...runOptions(flags), recheck };
   const cases = choose(PARTNER_CASES, flags.profile, recheck ? RECHECKS : options.only);
-  const cap = target.spending_cap_in_cents;
-  const money = {
-    ...addUp(cases, target),
-    asked_in_cents: 0,
-    ...(cap !== undefined && { cap_in_cents: cap }),
-  };
+  const money = addUp(cases, target);
   if (!recheck) terminal.err(`${moneyLine(money)}\n`);
   if (flags.plan === true) return list(cases, flags);
   // A declared cap keeps the run below it.
-  const isMeant = flags.yes === true || recheck || cap !== undefined;
+  const isMeant = flags.yes === true || recheck || money.cap_in_cents !== undefined;
   if (!isMeant && money.total_in_cents > UNASKED_CENTS) {
     terminal.err(
       `Payments worth ${formatCents(money.total_in_cents)} need a word: declare spending_cap_in_cents (--max-spend-cents), or pass --yes.\n`,

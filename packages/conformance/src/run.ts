@@ -33,7 +33,7 @@ export async function judgePartner(
   target: PartnerTarget,
   options: RunOptions = {},
 ): Promise<RunReport> {
-  const { base_url, biller_id, authentication, accounts, spending_cap_in_cents: cap } = target;
+  const { base_url, biller_id, authentication, accounts } = target;
   const only = options.recheck === true ? RECHECKS : options.only;
   const cases = choose(PARTNER_CASES, options.profile, only);
   const run = new PartnerRun(target, cases, options);
@@ -65,7 +65,6 @@ export async function judgePartner(
       },
       money: {
         ...addUp(cases, target),
-        ...(cap !== undefined && { cap_in_cents: cap }),
         asked_in_cents: run.asked_in_cents,
       },
     });

@@ -66,7 +66,7 @@ export function choose<C extends CaseInfo>(
 /** What the checks of a run may request. */
 export type PlannedMoney = Readonly<ReturnType<typeof addUp>>;
 
-/** Adds up what the chosen checks may request; a payment shared by several counts once. */
+/** Adds up what the chosen checks may request, beside the cap of the target; a payment shared by several counts once. */
 export function addUp(cases: readonly PartnerCase[], target: PartnerTarget) {
   const planned: Planned[] = [];
   for (const one of cases) {
@@ -78,9 +78,11 @@ export function addUp(cases: readonly PartnerCase[], target: PartnerTarget) {
     }
   }
   const amounts = planned.map((payment) => payment.amount_in_cents);
+  const { spending_cap_in_cents: cap } = target;
   return {
     payments: amounts.length,
     total_in_cents: amounts.reduce((sum, amount) => sum + amount, 0),
     largest_in_cents: Math.max(0, ...amounts),
+    ...(cap !== undefined && { cap_in_cents: cap }),
   };
 }

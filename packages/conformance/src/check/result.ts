@@ -82,10 +82,7 @@ export interface RunReport {
     readonly curl?: string;
   };
   readonly counts: Readonly<Record<Verdict, number>>;
-  readonly money?: PlannedMoney & {
-    readonly cap_in_cents?: number;
-    readonly asked_in_cents: number;
-  };
+  readonly money?: PlannedMoney & { readonly asked_in_cents: number };
   readonly broken: readonly BrokenClause[];
   readonly results: readonly CheckResult[];
   /** The exchanges that findings point to. */

@@ -6,6 +6,7 @@
 import util from 'node:util';
 import { formatCents, type ClauseId } from '@duebridge/contract';
 import { OF_THE_WHOLE_RUN } from '../cases/index.ts';
+import type { PlannedMoney } from '../check/check.ts';
 import { excuse, type CheckResult, type ReportedFinding, type RunReport } from '../check/result.ts';
 import type { Progress } from '../check/run.ts';
 
@@ -99,7 +100,7 @@ function countsLine({ counts, money, duration_ms, kit_version }: RunReport): str
 }
 
 /** What a run will create, printed before it starts. */
-export function moneyLine(money: NonNullable<RunReport['money']>): string {
+export function moneyLine(money: PlannedMoney): string {
   const { payments, total_in_cents: total, largest_in_cents: largest, cap_in_cents } = money;
   const cap =
     cap_in_cents === undefined
