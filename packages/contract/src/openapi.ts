@@ -11,7 +11,7 @@ import * as flow from './flow.ts';
 import * as oauth from './oauth.ts';
 import * as operate from './operate.ts';
 import * as payment from './payment.ts';
-import { COMMON_ERRORS, pathFields, type Route } from './routes.ts';
+import { COMMON_ERRORS, type Route } from './routes.ts';
 
 /** What a document is about. */
 export interface OpenApiInfo {
@@ -102,25 +102,14 @@ function operation(route: Route): Node {
   };
 }
 
-function parameters(route: Route): Node {
-  const list: Node[] = [];
-  for (const name of pathFields(route.path)) {
-    list.push({ name, in: 'path', required: true, schema: plain(propertyOf(route.params, name)) });
-  }
-  const query = route.query;
-  if (query !== undefined) {
-    for (const [name, schema] of Object.entries(query.properties)) {
-      const required = (query.required as readonly string[] | undefined)?.includes(name) ?? false;
-      list.push({ name, in: 'query', required, schema: plain(schema) });
-    }
-  }
+function parameters({ params, query }: Route): Node {
+  const listed = (fields: Route['params'], place: 'path' | 'query'): Node[] =>
+    Object.entries(fields?.properties ?? {}).map(([name, schema]) => {
+      const required = (fields?.required as readonly string[] | undefined)?.includes(name) ?? false;
+      return { name, in: place, required, schema: plain(schema) };
+    });
+  const list = [...listed(params, 'path'), ...listed(query, 'query')];
   return list.length === 0 ? {} : { parameters: list };
-}
-
-function propertyOf(params: Route['params'], name: string): TSchema {
-  const schema = params?.properties[name];
-  if (schema === undefined) throw new RangeError(`the path names {${name}}, params do not`);
-  return schema;
 }
 
 function responses(route: Route): Node {

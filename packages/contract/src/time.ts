@@ -7,7 +7,7 @@
 
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
 const DATE_TIME =
-  /^(\d{4}-\d{2}-\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(Z|[+-]\d{2}(?::?\d{2})?)?$/;
+  /^(\d{4}-\d{2}-\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(?:(Z)|([+-]\d{2})(?::?(\d{2}))?)?$/;
 
 /** True for a calendar date that exists, written YYYY-MM-DD (TR3). */
 export function isDate(text: string): boolean {
@@ -42,7 +42,7 @@ const LAST_INSTANT = Date.parse('9999-12-31T23:59:59.999Z');
 export function parseInstant(text: string): number | undefined {
   const parts = read(text);
   if (parts === undefined || parts.zone === undefined) return undefined;
-  const milliseconds = Date.parse(`${parts.date}T${parts.time}${parts.zone}`);
+  const milliseconds = Date.parse(parts.local + parts.zone);
   return milliseconds >= FIRST_INSTANT && milliseconds <= LAST_INSTANT ? milliseconds : undefined;
 }
 
@@ -52,24 +52,16 @@ export function instantText(text: string): string | undefined {
   return milliseconds === undefined ? undefined : new Date(milliseconds).toISOString();
 }
 
-function read(text: string): { date: string; time: string; zone: string | undefined } | undefined {
+function read(text: string): { local: string; zone: string | undefined } | undefined {
   const parts = DATE_TIME.exec(text);
   if (parts === null) return undefined;
-  const [, date = '', hour = '', minute = '', second = '00', fraction = '0', zone] = parts;
+  const [, date = '', hour = '', minute = '', second = '00', fraction = '0'] = parts;
+  const [utc, hours, minutes = '00'] = parts.slice(6);
   if (!isDate(date) || Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) {
     return undefined;
   }
-  if (zone !== undefined && zone !== 'Z') {
-    const [hours, minutes] = [
-      Number(zone.slice(1, 3)),
-      Number(zone.slice(3).replace(':', '') || 0),
-    ];
-    if (hours > 23 || minutes > 59) return undefined;
-  }
+  if (Math.abs(Number(hours ?? 0)) > 23 || Number(minutes) > 59) return undefined;
   const milliseconds = fraction.padEnd(3, '0').slice(0, 3);
-  const fullZone =
-    zone === undefined || zone === 'Z'
-      ? zone
-      : `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}`;
-  return { date, time: `${hour}:${minute}:${second}.${milliseconds}`, zone: fullZone };
+  const zone = hours === undefined ? utc : `${hours}:${minutes}`;
+  return { local: `${date}T${hour}:${minute}:${second}.${milliseconds}`, zone };
 }
