@@ -41,7 +41,7 @@ export async function judgePartner(
   try {
     await run.preflight(() => partnerPreflight(run));
     if (run.problem === undefined) {
-      const judged = cases.map((one) => skippedIf(one, () => one.unfit?.(target)));
+      const judged = cases.map((one) => skippedIf(one, one.unfit?.(target)));
       for (const stage of ['first', 'alone', 'main', 'last', 'final'] satisfies Stage[]) {
         await judgeAll(run, [inStage(judged, stage)], contextOf);
         if (stage !== 'first' || !cases.some(({ id }) => id === BALANCE_CHECK)) continue;
@@ -95,7 +95,7 @@ export async function judgePlatform(
     if (target.has_token_endpoint) await run.preflight(() => platformPreflight(run));
     if (run.problem === undefined) {
       const ofTokens = TOKEN_CASES.filter((one) => cases.includes(one)).map((one) =>
-        skippedIf(one, () => (target.has_token_endpoint ? undefined : NO_TOKENS)),
+        skippedIf(one, target.has_token_endpoint ? undefined : NO_TOKENS),
       );
       await judgeAll(run, inTurn(ofTokens), ({ id }) => new TokenContext(run, id));
       await judgeCalls(
@@ -162,15 +162,9 @@ const inStage = <C extends { readonly stage?: Stage }>(cases: readonly C[], stag
 
 const inTurn = <C>(cases: readonly C[]): C[][] => cases.map((one) => [one]);
 
-/** The check, not judged for the reason that is found when its turn comes. */
-const skippedIf = <C>(one: Case<C>, why: () => string | undefined): Case<C> => ({
-  ...one,
-  async run(t) {
-    const reason = why();
-    if (reason !== undefined) throw new Skipped(reason);
-    await one.run(t);
-  },
-});
+/** The check; not judged if there is a reason. */
+const skippedIf = <C>(one: Case<C>, reason: string | undefined): Case<C> =>
+  reason === undefined ? one : { ...one, run: () => Promise.reject(new Skipped(reason)) };
 
 /**
  * Judges groups of checks one after another, those of a group side by side. What a check does at its end waits until every check has

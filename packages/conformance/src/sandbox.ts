@@ -14,11 +14,6 @@ import {
 } from './scripted/partner.ts';
 import type { Ending } from './scripted/state.ts';
 
-/** One sentence for the person at the terminal. Commander itself exits with 3 for usage errors (decision 30). */
-class SandboxProblem extends Error {
-  readonly exitCode = 2;
-}
-
 /** Maximum length of an exchange shown on one line of the terminal. */
 const SHOWN = 300;
 
@@ -105,7 +100,9 @@ async function run(flags: Flags): Promise<void> {
   }).catch((error: unknown) => {
     const isPlace = error instanceof Error && 'syscall' in error;
     if (!isPlace || !['listen', 'getaddrinfo'].includes(String(error.syscall))) throw error;
-    throw new SandboxProblem(`cannot listen on ${host}:${port} (${error.message}): choose another`);
+    const problem = `cannot listen on ${host}:${port} (${error.message}): choose another`;
+    // Commander itself exits with 3 for usage errors (decision 30).
+    throw Object.assign(new Error(problem), { exitCode: 2 });
   });
   print(`Sandbox partner at ${partner.url}, biller ${BILLER}`);
   print(

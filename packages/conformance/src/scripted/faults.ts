@@ -27,12 +27,10 @@ export interface FaultTools {
   readonly stray: string;
 }
 
-/** Builds a fault for one partner; its state lives in the closure. */
-export type Begin = (tools: FaultTools) => Behaviour;
-
 /** A fault, how many variants it has, and which calls about a payment meet it. */
 export interface Fault {
-  readonly begin: Begin;
+  /** Builds it for one partner; its state lives in the closure. */
+  readonly begin: (tools: FaultTools) => Behaviour;
   /** 1 unless given. */
   readonly variants?: number;
   /** The PUT unless given. */
@@ -158,11 +156,11 @@ export const after = (
 
 type Fields = Record<string, unknown>;
 
-/** Changes fields of the record; undefined removes a field. */
+/** Changes fields of the record, or of the token answer; undefined removes a field. */
 export const fields =
   (change: Fields | ((record: Fields, call: Call) => Fields)): Variant<Answered> =>
   ({ answer, call }) => {
-    const record = recordOf(answer) ?? {};
+    const record = answer.body as Fields;
     const changed = typeof change === 'function' ? change(record, call) : change;
     return { ...answer, body: { ...record, ...changed } };
   };
@@ -193,11 +191,6 @@ export const stale =
     ...(headers && { headers }),
     body: stillProcessing(recordOf(answer) ?? {}),
   });
-
-/** Changes fields of the token answer. */
-export const grant =
-  (change: Fields): Variant<Answered> =>
-  ({ answer }) => ({ ...answer, body: { ...(answer.body as object), ...change } });
 
 /** The record's text with the amount in another notation. */
 export const amountAs =

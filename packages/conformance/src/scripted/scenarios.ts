@@ -21,7 +21,6 @@ import {
   CHUNK,
   drip,
   fields,
-  grant,
   hangUp,
   head,
   html,
@@ -582,7 +581,7 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
     ...after(
       TOKENS,
       ...[undefined, null, '3600', 0, -3600, '1h', { seconds: 3600 }, 1.5, 'NaN', 'Infinity'].map(
-        (expires_in) => grant({ expires_in }),
+        (expires_in) => fields({ expires_in }),
       ),
     ),
     ...EXPIRY,
@@ -590,7 +589,7 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
   'F54-expiry-too-long': {
     title: 'expires_in 3,600,000, 10^12, or over 2^31 milliseconds',
     caller: 'Caps it at one hour; sets no timer from it, which would fire at once.',
-    ...after(TOKENS, ...[3_600_000, 1e12, 2_147_484].map((expires_in) => grant({ expires_in }))),
+    ...after(TOKENS, ...[3_600_000, 1e12, 2_147_484].map((expires_in) => fields({ expires_in }))),
     ...EXPIRY,
     times: Infinity,
     watched: true,
@@ -606,16 +605,16 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
     caller: 'Accepts bearer in any case; rejects any other type or none.',
     ...after(
       TOKENS,
-      grant({ token_type: 'mac' }),
-      grant({ token_type: undefined }),
-      grant({ token_type: 'BEARER' }),
+      fields({ token_type: 'mac' }),
+      fields({ token_type: undefined }),
+      fields({ token_type: 'BEARER' }),
     ),
   },
   'F60-scope-shrunk': {
     title: 'Tokens are issued with only scope read',
     caller: 'Sends no PUT with it and alerts; payments stay pending.',
     begin: (tools) => ({
-      ...after(TOKENS, grant({ scope: 'read' })).begin(tools),
+      ...after(TOKENS, fields({ scope: 'read' })).begin(tools),
       authorize: ({ method }, refusal) =>
         refusal ?? (method === 'PUT' ? new Refusal('INSUFFICIENT_SCOPE') : undefined),
     }),
@@ -627,10 +626,10 @@ const TOKEN_ROWS: Readonly<Record<string, Row>> = {
     caller: REFUSE_TOKEN,
     ...after(
       TOKENS,
-      grant({ access_token: '' }),
-      grant({ access_token: 'abc\r\nX-Injected: yes' }),
-      grant({ access_token: 'two words' }),
-      grant({ access_token: 'x'.repeat(1024 * 1024) }),
+      fields({ access_token: '' }),
+      fields({ access_token: 'abc\r\nX-Injected: yes' }),
+      fields({ access_token: 'two words' }),
+      fields({ access_token: 'x'.repeat(1024 * 1024) }),
     ),
   },
   'F62-client-refused': {
