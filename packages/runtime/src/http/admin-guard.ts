@@ -4,7 +4,7 @@
  */
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { ConfigurationError } from '../errors.ts';
 import { limitCallers } from './caller-limits.ts';
@@ -28,16 +28,12 @@ export function adminGuard(
   // Digests have one length, whatever was sent.
   const expected = sha256(adminKey);
   const limit = limitCallers(clock);
-  const check = (request: FastifyRequest): true => {
-    if (timingSafeEqual(sha256(bearerOf(request) ?? ''), expected)) return true;
-    throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
-  };
   return async (request) => {
-    await limit(
-      request,
-      () => check(request),
-      () => 'admin-key',
-    );
+    const authenticate = (): string => {
+      if (timingSafeEqual(sha256(bearerOf(request) ?? ''), expected)) return 'admin-key';
+      throw new Refusal('UNAUTHORIZED', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    };
+    await limit(request, authenticate, String);
   };
 }
 
@@ -46,6 +42,4 @@ export function bearerOf(request: FastifyRequest): string | undefined {
   return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
 }
 
-function sha256(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
-}
+const sha256 = (text: string): Buffer => hash('sha256', text, 'buffer');

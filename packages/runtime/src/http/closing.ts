@@ -2,23 +2,22 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { letGo } from './front.ts';
 
-/** Controllers of the requests that asked for a signal, per server; aborted when it begins to close. */
-const waiting = new WeakMap<object, { closing: boolean; controllers: Set<AbortController> }>();
+/** Of each server, what aborts when it begins to close. */
+const closings = new WeakMap<object, AbortSignal>();
 
 /** Makes a close of the server end within `closeTimeoutMs`. */
 export function followClosing(app: FastifyInstance, closeTimeoutMs: number): void {
-  const state = { closing: false, controllers: new Set<AbortController>() };
-  waiting.set(app.server, state);
+  const closing = new AbortController();
+  closings.set(app.server, closing.signal);
   app.addHook('preClose', (done) => {
-    state.closing = true;
-    for (const controller of state.controllers) controller.abort();
+    closing.abort();
     letGo(app.server);
     // Requests that do not end by themselves are cut, so that the stop is bounded.
     setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs).unref();
     done();
   });
   app.addHook('onSend', (_request, reply, payload, done) => {
-    if (state.closing) reply.header('connection', 'close');
+    if (closing.signal.aborted) reply.header('connection', 'close');
     done(null, payload);
   });
 }
@@ -29,24 +28,18 @@ export function signalOf(
   request: FastifyRequest,
   reply: FastifyReply,
 ): AbortSignal {
-  const state = waiting.get(app.server);
-  const controller = new AbortController();
+  const gone = new AbortController();
   // A client that disconnected earlier, for example during authentication, has already emitted 'close'; it is not emitted again.
   const hasGone = reply.raw.destroyed || request.raw.socket.destroyed;
-  if (!state || state.closing || hasGone || (request.raw.destroyed && !request.raw.complete)) {
-    controller.abort();
-    return controller.signal;
-  }
-  state.controllers.add(controller);
+  if (hasGone || (request.raw.destroyed && !request.raw.complete)) gone.abort();
   reply.raw.once('close', () => {
-    state.controllers.delete(controller);
     // After a finished answer nobody waits any more; before that, the client has disconnected.
-    if (!reply.raw.writableFinished) controller.abort();
+    if (!reply.raw.writableFinished) gone.abort();
   });
-  return controller.signal;
+  return AbortSignal.any([gone.signal, closings.get(app.server) ?? gone.signal]);
 }
 
 /** Whether the server has begun to close. */
 export function isClosing(app: FastifyInstance): boolean {
-  return waiting.get(app.server)?.closing === true;
+  return closings.get(app.server)?.aborted === true;
 }
