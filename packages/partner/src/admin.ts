@@ -24,14 +24,7 @@ import type { FinalOutcome } from './account-system.ts';
 import type { EndedByHand } from './end-by-hand.ts';
 import type { PartnerKit } from './kit.ts';
 import { batchLines, openStatements } from './statement.ts';
-import {
-  auditTables,
-  findPayments,
-  listPayments,
-  readAudit,
-  toRecord,
-  type PaymentRow,
-} from './store.ts';
+import { auditTables, findPayments, listPayments, readAudit, recordOf, toRecord } from './store.ts';
 
 /** Default page size; the query's pattern sets the maximum. */
 const DEFAULT_PAGE_ROWS = 100;
@@ -66,7 +59,9 @@ export function mountPartnerAdmin(app: FastifyInstance, options: PartnerAdminOpt
     auditChain.verify(Number(query.after ?? 0), Number(query.limit ?? 50)),
   );
   on(routes.get_kit_payment, async ({ params: { platform_payment_id } }) => ({
-    payment: toRecord(await paymentOf(database, platform_payment_id)),
+    payment: recordOf(
+      (await findPayments(database, [platform_payment_id])).get(platform_payment_id),
+    ),
     audit: await readAudit(database, { platform_payment_id }, undefined, MAX_AUDIT_LINES),
   }));
   on(routes.settle_payment, async ({ params: { platform_payment_id }, body }) =>
@@ -95,12 +90,6 @@ function endOf(done: EndedByHand): PaymentRecord {
     throw conflict(`The payment has ${done.payment.status}, which never changes`);
   }
   return toRecord(done.payment);
-}
-
-async function paymentOf(database: Database, platform_payment_id: string): Promise<PaymentRow> {
-  const payment = (await findPayments(database, [platform_payment_id])).get(platform_payment_id);
-  if (payment === undefined) throw new Refusal('PAYMENT_NOT_FOUND');
-  return payment;
 }
 
 /** The outcome that the operator knows from the biller's own system. */

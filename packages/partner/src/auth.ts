@@ -23,10 +23,9 @@ import {
   rateLimiter,
   remember,
   sql,
-  type Clock,
-  type Database,
 } from '@duebridge/runtime';
 import type { IncomingHttpHeaders } from 'node:http';
+import type { KitContext } from './metrics.ts';
 
 /** Option 1 of the interface: the client application that the partner created for the platform (OA1). */
 export interface OAuthOptions {
@@ -78,14 +77,9 @@ const issues = { perSecond: 10, burst: 200 };
 /** The name of the caller where a static key protects the operations. */
 const KEY_HOLDER = 'static-key';
 
-interface Dependencies {
-  readonly database: Database;
-  readonly clock: Clock;
-}
-
 /** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
 export function openAuthenticator(
-  options: Dependencies & { readonly auth: AuthOptions },
+  options: Pick<KitContext, 'database' | 'clock'> & { readonly auth: AuthOptions },
 ): Authenticator {
   const { auth } = options;
   return auth.method === 'oauth' ? oauthAuthenticator(auth, options) : keyAuthenticator(auth);
@@ -177,9 +171,10 @@ const forgetStatement = sql(`
    DELETE FROM duebridge_partner.access_token WHERE token_sha256 IN (
      SELECT token_sha256 FROM duebridge_partner.access_token WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT 10)`);
 
-function oauthAuthenticator(options: OAuthOptions, dependencies: Dependencies): Authenticator {
-  const { database, clock } = dependencies;
-  const { client_id, secrets } = options;
+function oauthAuthenticator(
+  { client_id, secrets }: OAuthOptions,
+  { database, clock }: Pick<KitContext, 'database' | 'clock'>,
+): Authenticator {
   if (!/^[\u0020-\u007e]{1,128}$/.test(client_id)) {
     throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
   }

@@ -39,7 +39,7 @@ import { ledger } from './ledger.ts';
 import { kitMetrics } from './metrics.ts';
 import { openStatements } from './statement.ts';
 import { openStatusReads, waitPreference } from './status.ts';
-import { auditTables, toRecord, type PaymentRow } from './store.ts';
+import { auditTables, recordOf, toRecord, type PaymentRow } from './store.ts';
 import { traced } from './traces.ts';
 
 /** Path templates of the operations; absent ones are the defaults. */
@@ -224,22 +224,18 @@ function mountInterface(app: FastifyInstance, options: PartnerKitOptions, stages
     const put = (): Promise<PaymentRow> => acceptance.put(params, body);
     return toRecord(await traced('accept payment', params.platform_payment_id, request, put));
   });
-  on('get_account_payment', async ({ params, headers, reply, request, signal }) => {
+  on('get_account_payment', async (call) => {
+    const { params, reply, request } = call;
     const id = params.platform_payment_id;
-    const seconds = waitPreference(headers['prefer']);
+    const seconds = waitPreference(call.headers['prefer']);
     const reading = async (): Promise<{ payment: PaymentRow | undefined; applied: boolean }> =>
       seconds === 0
         ? { payment: await reads.read(id, params), applied: false }
-        : reads.readWaiting(id, params, seconds * 1000, signal);
+        : reads.readWaiting(id, params, seconds * 1000, call.signal);
     const read = await traced('read payment', id, request, reading);
     if (read.applied) reply.header('preference-applied', 'wait');
     return recordOf(read.payment);
   });
   on('get_payment', async ({ params }) => recordOf(await reads.read(params.platform_payment_id)));
   on('get_batch_statement', ({ params }) => statementOf(params.platform_batch_id));
-}
-
-function recordOf(payment: PaymentRow | undefined): ReturnType<typeof toRecord> {
-  if (!payment) throw new Refusal('PAYMENT_NOT_FOUND');
-  return toRecord(payment);
 }

@@ -26,11 +26,10 @@ import {
   type AccountsInOwnSystem,
   type CheckedOutcome,
 } from './account-system.ts';
-import { refusals, type Rules } from './business-rules.ts';
+import { refusals } from './business-rules.ts';
 import { claimPayments, type Lease } from './claims.ts';
 import { endByHand } from './end-by-hand.ts';
-import type { KitContext } from './metrics.ts';
-import type { Tried, Try, Way } from './posting.ts';
+import type { Tried, Try, Way, WayOptions } from './posting.ts';
 import {
   endPayments,
   lockPayments,
@@ -48,13 +47,7 @@ const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
 const group = { maxBatch: 512, maxQueued: 100_000 };
 
-/** What this way of posting needs. */
-export interface OwnSystemOptions extends KitContext {
-  readonly accounts: AccountsInOwnSystem;
-  readonly rules: Rules;
-  readonly lease: Lease;
-  readonly announce: (ended: readonly PaymentRow[]) => void;
-}
+type OwnSystemOptions = WayOptions<AccountsInOwnSystem> & { readonly lease: Lease };
 
 /** Posting by calls of the biller's own system. */
 export class InOwnSystem implements Way {

@@ -21,10 +21,9 @@ import {
   type AccountsInTransaction,
   type CheckedOutcome,
 } from './account-system.ts';
-import { refusals, type Rules } from './business-rules.ts';
+import { refusals } from './business-rules.ts';
 import { postedByLedger } from './ledger.ts';
-import type { KitContext } from './metrics.ts';
-import type { Tried, Way } from './posting.ts';
+import type { Tried, Way, WayOptions } from './posting.ts';
 import {
   endPayments,
   lockPayments,
@@ -51,12 +50,7 @@ const stepMs = { group: 800, first: 500, repeat: 10_000 };
  */
 const LOCK_MS = 100;
 
-/** What this way of posting needs. */
-export interface InTransactionOptions extends Omit<KitContext, 'log'> {
-  readonly accounts: AccountsInTransaction;
-  readonly rules: Rules;
-  readonly announce: (ended: readonly PaymentRow[]) => void;
-}
+type InTransactionOptions = Omit<WayOptions<AccountsInTransaction>, 'log'>;
 
 /** Posting in the kit's transaction. */
 export function inTransaction(on: InTransactionOptions): Way {

@@ -15,6 +15,7 @@
  */
 import type { Clock } from '@duebridge/runtime';
 import { within } from './account-system.ts';
+import type { Rules } from './business-rules.ts';
 import type { KitContext } from './metrics.ts';
 import { accountKey, type PaymentRow } from './store.ts';
 
@@ -70,6 +71,13 @@ export interface Way {
   alone(one: Try): Promise<Tried>;
   /** Tries several in one transaction; `failed` and `locked` say that it may be tried alone. Without it each is tried alone. */
   readonly together?: (payments: readonly PaymentRow[]) => Promise<readonly Tried[]>;
+}
+
+/** What a way of posting to these accounts is opened with. */
+export interface WayOptions<Accounts> extends KitContext {
+  readonly accounts: Accounts;
+  readonly rules: Rules;
+  readonly announce: (ended: readonly PaymentRow[]) => void;
 }
 
 /** A payment that waits for its try. */

@@ -23,7 +23,6 @@ import {
   type AuditLine,
   type NewPayment,
   type PaymentRow,
-  type UnfinishedQuery,
 } from './store.ts';
 import { accepted, kitDatabase, untilOneWaits } from '../test/kit.ts';
 
@@ -200,13 +199,13 @@ test('a payment ends once, with its times in order and its reason only when it f
 });
 
 test('a payment is found to be applied when it is due, and no other is [RU3 KT13 EE7 F87]', async () => {
-  const query: UnfinishedQuery = {
+  const query = {
     ageMs: 60_000,
     replica_id: HERE,
     after: 'due-',
     limit: 100,
   };
-  const find = async (differences: Partial<UnfinishedQuery> = {}): Promise<string[]> =>
+  const find = async (differences: Partial<typeof query> = {}): Promise<string[]> =>
     (await findUnfinished(database, { ...query, ...differences }))
       .map((row) => row.platform_payment_id)
       .filter((id) => id.startsWith('due-'));

@@ -4,11 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import type {
-  KitAuditEntry,
-  PaymentRecord,
-  PaymentStatus,
-  TerminalStatus,
+import {
+  Refusal,
+  type KitAuditEntry,
+  type KitPaymentQuery,
+  type PaymentRecord,
+  type TerminalStatus,
 } from '@duebridge/contract';
 import { sql, type AuditTables, type Database, type Transaction } from '@duebridge/runtime';
 
@@ -37,6 +38,12 @@ export function accountKey({ biller_id, account_id }: AccountPath): string {
 /** The row in wire form (decision 3): failure_reason when, and only when, it failed (PF5). */
 export function toRecord({ failure_reason, ...record }: PaymentRow): PaymentRecord {
   return failure_reason === null ? record : { ...record, failure_reason };
+}
+
+/** The same of a payment that was looked for. Throws Refusal PAYMENT_NOT_FOUND where there is none. */
+export function recordOf(payment: PaymentRow | undefined): PaymentRecord {
+  if (!payment) throw new Refusal('PAYMENT_NOT_FOUND');
+  return toRecord(payment);
 }
 
 /** These fields of the rows, an array each: the parameters of an `unnest`. */
@@ -243,22 +250,20 @@ const unfinishedStatement = sql(
     ORDER BY platform_payment_id`,
 );
 
-/** Which unfinished payments to find. */
-export interface UnfinishedQuery {
-  /** Processing for at least this many milliseconds; or accepted so far in the future: the clock has stepped back, and its age is unknown. */
-  readonly ageMs: number;
-  /** Of claimed payments, only those of this replica and of dead ones. */
-  readonly replica_id: string;
-  /** Ids after this one, at most `limit` of them. */
-  readonly after: string;
-  readonly limit: number;
-}
-
 /** Payments that are processing and due, in order of id. */
 export function findUnfinished(
   database: Database,
-  { ageMs, replica_id, after, limit }: UnfinishedQuery,
+  which: {
+    /** Processing for at least this many milliseconds; or accepted so far in the future: the clock has stepped back, and its age is unknown. */
+    readonly ageMs: number;
+    /** Ids after this one, at most `limit` of them. */
+    readonly after: string;
+    readonly limit: number;
+    /** Of claimed payments, only those of this replica and of dead ones. */
+    readonly replica_id: string;
+  },
 ): Promise<UnfinishedPayment[]> {
+  const { ageMs, after, limit, replica_id } = which;
   return database.query(unfinishedStatement, [ageMs, after, limit, replica_id]);
 }
 
@@ -351,18 +356,10 @@ export function readAudit(
   return database.query<KitAuditEntry>(readAuditText, values);
 }
 
-/** The filter of an operator's list; absent fields do not filter. */
-export interface PaymentFilter {
-  readonly status?: PaymentStatus;
-  readonly biller_id?: string;
-  readonly account_id?: string;
-  readonly platform_batch_id?: string;
-}
-
-/** Payments, newest first, `limit` of them, starting before the payment `place`. */
+/** Payments, newest first, `limit` of them, starting before the payment `place`. Absent fields of the filter do not filter. */
 export function listPayments(
   database: Database,
-  filter: PaymentFilter,
+  filter: Omit<KitPaymentQuery, 'limit' | 'cursor'>,
   place: Pick<PaymentRow, 'initiated_at' | 'platform_payment_id'> | undefined,
   limit: number,
 ): Promise<PaymentRow[]> {
