@@ -25,6 +25,7 @@ import {
   keepOwner,
   keptSecret,
   readConfig,
+  setting,
   startEmbeddedPostgres,
 } from '@duebridge/runtime';
 import { bearer, call } from './admin.ts';
@@ -34,16 +35,15 @@ import { startDemoSite } from './site/server.ts';
 /** Ports of decision 27, as offsets from the platform's port. */
 const OFFSETS = { platform: 0, 'platform admin': 1, biller: 100, 'biller admin': 101, site: 200 };
 
-/** PORT moves the platform's port and all others with it. */
+/** PORT moves the platform's port and all others with it, of which the highest is 200 above it. */
 const VARIABLES = {
-  port: {
-    name: 'PORT',
-    // The highest port of the demo is 200 above it.
-    parse: integer(1, 65_335),
-    default: 4000,
-    description: 'port of the platform; the others follow it at fixed distances',
-  },
-} as const;
+  port: setting(
+    'PORT',
+    integer(1, 65_335),
+    'port of the platform; the others follow it at fixed distances',
+    { default: 4000 },
+  ),
+};
 
 /** Where the demo keeps everything: DUEBRIDGE_DATA_DIR, or `.duebridge` (decision 28). */
 export const dataDirectory = dataDirectoryOf();
@@ -63,13 +63,9 @@ const SHOWN: Readonly<Record<string, string>> = {
 };
 
 /** A line of the billing system's export. */
-export interface DemoAccount {
-  readonly biller_id: string;
-  readonly account_id: string;
-  readonly status: string;
-  readonly first_name: string;
-  readonly last_name: string;
-}
+type DemoAccount = Readonly<
+  Record<'biller_id' | 'account_id' | 'status' | 'first_name' | 'last_name', string>
+>;
 
 /** Everything that runs. */
 export type Demo = Awaited<ReturnType<typeof bringUp>>;
@@ -79,7 +75,7 @@ export type Demo = Awaited<ReturnType<typeof bringUp>>;
  * in the same data directory, and the reason of `stopped` once that is aborted: what had started is then stopped again.
  */
 export async function bringUp(progress: (text: string) => void, stopped: AbortSignal) {
-  const { port } = readConfig(VARIABLES, process.env);
+  const { port } = readConfig(VARIABLES);
   const alone = await holdDataDirectory(dataDirectory, 'demo.lock');
   if (alone === undefined) {
     throw new ConfigurationError(

@@ -40,11 +40,6 @@ export interface DemoSiteOptions {
   readonly sdk?: Sdk;
 }
 
-export interface DemoSite {
-  readonly url: string;
-  stop(): Promise<void>;
-}
-
 /** A file of the SDK as a script tag names it. */
 interface Sdk {
   readonly file: string;
@@ -57,7 +52,7 @@ const TOKEN_TIMEOUT_MS = 8_000;
 const FILES = { 'style.css': 'text/css', 'account.js': 'text/javascript' };
 
 /** Starts the site; rejects when the port is taken. The platform may come up later. */
-export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite> {
+export async function startDemoSite(options: DemoSiteOptions) {
   const { accounts } = options;
   const platform = new URL(options.platformUrl).origin;
   const app = fastify({ forceCloseConnections: true });
@@ -121,7 +116,7 @@ export async function startDemoSite(options: DemoSiteOptions): Promise<DemoSite>
   });
   await app.listen({ host: 'localhost', port: options.port });
   const { port } = app.server.address() as AddressInfo;
-  return { url: `http://localhost:${port}`, stop: () => app.close() };
+  return { url: `http://localhost:${port}`, stop: (): Promise<void> => app.close() };
 }
 
 async function sendPage(

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { freePort } from '@duebridge/runtime/testing';
 import type { FrameLocator, Page } from 'playwright-core';
-import { startDemoSite, type DemoSite } from '../../demo/site/server.ts';
+import { startDemoSite } from '../../demo/site/server.ts';
 import { NUMBERS, startStripe } from '../../packages/platform/test/stripe.ts';
 import { around } from '../support/around.ts';
 import { BothSides, type PlatformSide } from '../support/both-sides.ts';
@@ -17,7 +17,7 @@ import { until, useRig } from './rig.ts';
 const rig = useRig();
 const sides = new BothSides();
 const stripe = await startStripe({ after });
-let site: DemoSite;
+let site: Awaited<ReturnType<typeof startDemoSite>>;
 /** What each account owes: a test has one of its own. */
 const DUE = {
   'A-1': '120.50',

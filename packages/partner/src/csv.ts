@@ -41,12 +41,6 @@ export interface CsvKind<T> {
   readonly identity: (value: T) => string | undefined;
 }
 
-/** A file that was checked: how many lines it has, and its SHA-256. */
-interface CheckedCsv {
-  readonly count: number;
-  readonly file_sha256: string;
-}
-
 /** Gets how many lines of a file are stored, and how many it has. */
 export type Progress = (stored: number, total: number) => void;
 
@@ -140,7 +134,7 @@ const MOST_NAMED = 100;
  * Reads a whole file. Throws Refusal that names the bad lines, and those whose identity an earlier line has. Of the identities 8 bytes a
  * line are kept; where two are equal, the file is read again, and those lines are compared by their texts.
  */
-async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText): Promise<CheckedCsv> {
+async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText) {
   const digests = new Digests();
   let checked = await problemsIn(kind, open(), (id) => digests.add(id));
   const repeated = digests.repeated();
@@ -157,12 +151,12 @@ async function checkCsv<T>(kind: CsvKind<T>, open: () => CsvText): Promise<Check
   return checked;
 }
 
-/** What is wrong in a file. `before` gives the line that had an identity before. */
+/** How many lines a file has, its SHA-256, and what is wrong in it. `before` gives the line that had an identity before. */
 async function problemsIn<T>(
   kind: CsvKind<T>,
   text: CsvText,
   before: (id: string, line: number) => number | undefined,
-): Promise<CheckedCsv & { readonly problems: readonly Detail[] }> {
+) {
   const digest = crypto.createHash('sha256');
   const problems: Detail[] = [];
   let [count, bad] = [0, 0];

@@ -9,26 +9,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { createLogger, createServer } from '@duebridge/runtime';
-import type { FastifyInstance } from 'fastify';
-import { mountKit, servedPaths, type PartnerKit, type PartnerKitOptions } from './kit.ts';
+import { mountKit, servedPaths, type PartnerKitOptions } from './kit.ts';
 
 /** A request from Express or NestJS: with the bytes of a body that they have already read, when configured to keep them. */
 export type KitRequest = IncomingMessage & { readonly rawBody?: unknown };
 
-/** The kit, callable. */
-export interface PartnerHandler {
-  /**
-   * Answers a request for one of the operations. Any other request is passed to `next` if there is one (Express, NestJS), else
-   * answered with 404.
-   */
-  (request: KitRequest, response: ServerResponse, next?: (error?: unknown) => void): void;
-  readonly kit: PartnerKit;
-  /**
-   * Ends waiting reads, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its own
-   * server. Calling it again is harmless.
-   */
-  close(): Promise<void>;
-}
+/** The kit, callable with a request and its response. */
+export type PartnerHandler = Awaited<ReturnType<typeof partnerHandler>>;
 
 /** Printed once to standard error and logged for each such request; the caller gets 500 and may retry. */
 const bodyWasRead =
@@ -45,8 +32,12 @@ const bodyWasRead =
  *
  * Throws ConfigurationError when the options or the database would put money at risk.
  */
-export async function partnerHandler(options: PartnerKitOptions): Promise<PartnerHandler> {
-  const { app, isOurs, close } = await openBehind(options);
+export async function partnerHandler(options: PartnerKitOptions) {
+  const { app, isOurs, running } = await openBehind(options);
+  /**
+   * Answers a request for one of the operations. Any other request is passed to `next` if there is one (Express, NestJS), else
+   * answered with 404.
+   */
   const handle = (
     request: KitRequest,
     response: ServerResponse,
@@ -60,20 +51,14 @@ export async function partnerHandler(options: PartnerKitOptions): Promise<Partne
     response.statusCode = 200;
     app.routing(request, response);
   };
-  return Object.assign(handle, { kit: app.partnerKit, close });
+  return Object.assign(handle, running);
 }
 
 /**
  * The kit as a function from a web `Request` to its `Response`: Next.js, Hono, Bun.serve, Deno.serve. Like `PartnerHandler`, it must
  * get the body unread.
  */
-export interface PartnerFetch {
-  /** Answers a request for one of the operations, and any other with 404. Rejects when the request's signal was aborted. */
-  (request: Request): Promise<Response>;
-  readonly kit: PartnerKit;
-  /** As that of `PartnerHandler`. */
-  close(): Promise<void>;
-}
+export type PartnerFetch = Awaited<ReturnType<typeof partnerFetch>>;
 
 /** Headers about one connection: the host that sends the answer writes its own. */
 const CONNECTION_HEADERS = new Set([
@@ -93,8 +78,9 @@ const CONNECTION_HEADERS = new Set([
  *
  * Throws ConfigurationError when the options or the database would put money at risk.
  */
-export async function partnerFetch(options: PartnerKitOptions): Promise<PartnerFetch> {
-  const { app, close } = await openBehind(options);
+export async function partnerFetch(options: PartnerKitOptions) {
+  const { app, running } = await openBehind(options);
+  /** Answers a request for one of the operations, and any other with 404. Rejects when the request's signal was aborted. */
   const answer = async (request: Request): Promise<Response> => {
     if (request.bodyUsed) throw bodyWasReadBefore();
     const { pathname, search, host } = new URL(request.url);
@@ -121,15 +107,11 @@ export async function partnerFetch(options: PartnerKitOptions): Promise<PartnerF
       headers: sent.map(([name, value]) => [name, value]),
     });
   };
-  return Object.assign(answer, { kit: app.partnerKit, close });
+  return Object.assign(answer, running);
 }
 
 /** The server behind both: it listens nowhere. */
-async function openBehind(options: PartnerKitOptions): Promise<{
-  app: FastifyInstance;
-  isOurs: (url: string) => boolean;
-  close: () => Promise<void>;
-}> {
+async function openBehind(options: PartnerKitOptions) {
   const { auth, clock, metrics } = options;
   const singleHeaders = auth.method === 'key' ? [auth.header] : [];
   const log =
@@ -155,11 +137,18 @@ async function openBehind(options: PartnerKitOptions): Promise<{
   let closing: Promise<void> | undefined;
   return {
     app,
-    isOurs: (url) => {
+    isOurs: (url: string): boolean => {
       const path = url.split('?', 1)[0] ?? '';
       return ours.some((pattern) => pattern.test(path));
     },
-    close: () => (closing ??= app.close()),
+    running: {
+      kit: app.partnerKit,
+      /**
+       * Ends waiting reads, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its own
+       * server. Calling it again is harmless.
+       */
+      close: (): Promise<void> => (closing ??= app.close()),
+    },
   };
 }
 

@@ -83,27 +83,6 @@ export interface PartnerKitOptions {
   readonly metrics?: Metrics;
 }
 
-/** What a running kit offers besides its routes: `app.partnerKit`. */
-export interface PartnerKit {
-  /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
-  cancel(platform_payment_id: string, actor: string, reason: string): Promise<EndedByHand>;
-  /**
-   * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
-   * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
-   * Throws WrongAnswer when the outcome is not a valid one, and Refusal CONFLICT when the accounts are in the kit's own database.
-   */
-  settle(
-    platform_payment_id: string,
-    outcome: FinalOutcome,
-    actor?: string,
-    reason?: string,
-  ): Promise<EndedByHand>;
-  /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
-  sweep(): Promise<number>;
-  /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
-  readonly health: KitHealth;
-}
-
 declare module 'fastify' {
   interface FastifyInstance {
     partnerKit: PartnerKit;
@@ -167,15 +146,28 @@ function openStages(app: FastifyInstance, options: PartnerKitOptions, clock: Clo
   };
 }
 
-/** What a running kit offers besides its routes. */
-function kitOf({ accounts, applier }: Stages): PartnerKit {
+/** What a running kit offers besides its routes: `app.partnerKit`. */
+export type PartnerKit = ReturnType<typeof kitOf>;
+
+function kitOf({ accounts, applier }: Stages) {
   return {
-    cancel: (platform_payment_id, actor, reason) =>
+    /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
+    cancel: (platform_payment_id: string, actor: string, reason: string): Promise<EndedByHand> =>
       applier.end(
         { platform_payment_id, status: 'canceled', failure_reason: null },
         { actor, event: 'canceled', reason },
       ),
-    async settle(platform_payment_id, outcome, actor = 'account system', reason) {
+    /**
+     * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
+     * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
+     * Throws WrongAnswer when the outcome is not a valid one, and Refusal CONFLICT when the accounts are in the kit's own database.
+     */
+    async settle(
+      platform_payment_id: string,
+      outcome: FinalOutcome,
+      actor = 'account system',
+      reason?: string,
+    ): Promise<EndedByHand> {
       if (accounts.posts === 'in_transaction') {
         throw conflict(
           'The accounts are in the database of the kit, which ends a payment by what post answers',
@@ -185,8 +177,10 @@ function kitOf({ accounts, applier }: Stages): PartnerKit {
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
       return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
-    sweep: () => applier.sweep(0),
-    get health() {
+    /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
+    sweep: (): Promise<number> => applier.sweep(0),
+    /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
+    get health(): KitHealth {
       return applier.health;
     },
   };

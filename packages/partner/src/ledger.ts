@@ -19,9 +19,7 @@ import {
 } from './account-system.ts';
 import { accountKey, arraysOf, type AccountPath } from './store.ts';
 
-interface AccountRow {
-  readonly biller_id: string;
-  readonly account_id: string;
+interface AccountRow extends AccountPath {
   readonly status: 'active' | 'inactive';
   readonly first_name: string | null;
   readonly last_name: string | null;
@@ -259,16 +257,6 @@ export async function importAccounts(
   });
 }
 
-/** What an import makes of one account. */
-interface Plan {
-  readonly row: Omit<AccountRow, 'updated_at' | 'amount_due_in_cents'>;
-  /** By how much its amount due changes. */
-  readonly change: number;
-  readonly isChanged: boolean;
-  /** The same amount at a newer moment: an older file that comes later must not win. */
-  readonly isConfirmed: boolean;
-}
-
 /** What is stored of an account beside its amount, in the order of `putAccountsStatement`. */
 const fields = [
   'status',
@@ -279,13 +267,13 @@ const fields = [
   'max_amount_in_cents',
 ] as const;
 
-/** `paid` (negative): what payments through the kit have added to the amount owed since `as_of`. */
+/** What an import makes of one account. `paid` (negative): what payments through the kit have added to the amount owed since `as_of`. */
 function planOf(
   account: ImportedAccount,
   before: AccountRow | undefined,
   paid: number,
   as_of: string | null,
-): Plan {
+) {
   const { biller_id, account_id, amount_due_in_cents: given } = account;
   const known = before?.amount_as_of ?? null;
   const order =
@@ -308,8 +296,10 @@ function planOf(
   };
   return {
     row,
+    /** By how much its amount due changes. */
     change,
     isChanged: !before || change !== 0 || fields.some((field) => row[field] !== before[field]),
+    /** The same amount at a newer moment: an older file that comes later must not win. */
     isConfirmed: isGiven && as_of !== null && order !== 0,
   };
 }
@@ -321,7 +311,7 @@ function refuseAsOf(problem = 'must be a time with its zone, such as 2026-03-01T
   throw invalidField('as_of', problem);
 }
 
-function refuse(plans: readonly Plan[], problem: string): void {
+function refuse(plans: readonly ReturnType<typeof planOf>[], problem: string): void {
   if (plans.length === 0) return;
   throw new Refusal('INVALID_REQUEST', {
     details: plans.map(({ row }) => ({ path: `account ${row.account_id}`, problem })),

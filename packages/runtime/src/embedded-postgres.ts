@@ -15,6 +15,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import * as fs from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -26,16 +27,7 @@ import { ConfigurationError, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
 /** A running embedded server, as one of its users sees it. */
-export interface EmbeddedPostgres {
-  /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
-  readonly url: string;
-  /** Process id of the server. */
-  readonly pid: number;
-  /** The cluster's folder. */
-  readonly clusterDirectory: string;
-  /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
-  stop(): Promise<void>;
-}
+export type EmbeddedPostgres = ReturnType<typeof userOf>;
 
 /** Where to keep the database. */
 export interface EmbeddedPostgresOptions {
@@ -130,10 +122,10 @@ export async function startEmbeddedPostgres(
 }
 
 /** One user of a running server. */
-function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
+function userOf(dataDirectory: string, cluster: Cluster, server: Server) {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
-    if (await isThere(cluster.pgdata)) {
+    if (existsSync(cluster.pgdata)) {
       await withLock(dataDirectory, async () => {
         if (await isLast(server)) await stopServer(cluster);
       });
@@ -143,10 +135,14 @@ function userOf(dataDirectory: string, cluster: Cluster, server: Server): Embedd
     await server.user.end().catch(() => undefined);
   };
   return {
+    /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
     url: urlOf(cluster, server.port),
+    /** Process id of the server. */
     pid: server.pid,
+    /** The cluster's folder. */
     clusterDirectory: cluster.folder,
-    stop: () => (stopping ??= leave()),
+    /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
+    stop: (): Promise<void> => (stopping ??= leave()),
   };
 }
 
@@ -163,17 +159,6 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
     }
     await delay(20);
   }
-}
-
-function isThere(file: string): Promise<boolean> {
-  return succeeds(fs.access(file));
-}
-
-function succeeds(attempt: Promise<unknown>): Promise<boolean> {
-  return attempt.then(
-    () => true,
-    () => false,
-  );
 }
 
 // The cluster on disk --------------------------------------------------------------------------------------------------------
@@ -206,7 +191,7 @@ async function openCluster(dataDirectory: string, binaries: string, log: Log): P
 }
 
 async function readInstallation(file: string): Promise<Installation | undefined> {
-  if (!(await isThere(file))) return undefined;
+  if (!existsSync(file)) return undefined;
   try {
     const found = JSON.parse(await fs.readFile(file, 'utf8')) as Installation;
     assert(found.format === 1 && typeof found.cluster === 'string');
@@ -298,7 +283,10 @@ async function run(program: string, args: readonly string[], ids: Ids | undefine
 }
 
 function runs(program: string, args: readonly string[], ids: Ids | undefined): Promise<boolean> {
-  return succeeds(run(program, args, ids));
+  return run(program, args, ids).then(
+    () => true,
+    () => false,
+  );
 }
 
 function installedPackage(): string {
@@ -332,7 +320,7 @@ async function runnable(
   if (await canRun(installed)) return installed;
   const manifest = await fs.readFile(path.join(binaries, 'package.json'), 'utf8');
   const copy = `${folder}-bin-${(JSON.parse(manifest) as { version: string }).version}`;
-  if (!(await isThere(copy))) {
+  if (!existsSync(copy)) {
     log.info({ directory: copy }, 'copying the PostgreSQL binaries to where they can run');
     // Filled under a new random name, then moved into place: an incomplete copy is never mistaken for a complete one.
     const next = await fs.mkdtemp(`${copy}-`);
@@ -341,7 +329,7 @@ async function runnable(
     for (const { source, target } of JSON.parse(links) as { source: string; target: string }[]) {
       // Both are written as native/lib/…: `target` is the link, `source` the file beside it that it leads to.
       const link = path.join(next, path.relative('native', target));
-      if (!(await isThere(link))) await fs.symlink(path.basename(source), link);
+      if (!existsSync(link)) await fs.symlink(path.basename(source), link);
     }
     await run('chmod', ['-R', 'u+rwX,go=rX', next], undefined);
     await fs.rename(next, copy);

@@ -34,12 +34,7 @@ export interface GroupCommitOptions<In, Out> {
 }
 
 /** A running group commit. */
-export interface GroupCommit<In, Out> {
-  /** Returns the item's result after its flush. Throws Refusal 503 when the queue is full, and what the flush threw. */
-  add(item: In): Promise<Out>;
-  /** Resolves when everything added so far has been flushed or has failed. For a graceful stop: stop adding, then drain. */
-  drain(): Promise<void>;
-}
+export type GroupCommit<In, Out> = ReturnType<typeof groupCommit<In, Out>>;
 
 interface Waiting<In, Out> {
   item: In;
@@ -48,7 +43,7 @@ interface Waiting<In, Out> {
 }
 
 /** Creates a group commit over `flush`. */
-export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): GroupCommit<In, Out> {
+export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>) {
   const { flush, maxBatch, maxQueued, concurrency = 1, patienceMs = 0 } = options;
   const clock = options.clock ?? systemClock;
   assert(maxBatch >= 1 && maxQueued >= 1 && concurrency >= 1);
@@ -57,7 +52,7 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   let startedAt = 0;
   let isWaiting = false;
   let scheduled = false;
-  let drained: (() => void)[] = [];
+  const drained: (() => void)[] = [];
 
   /** Flushes the items, one by one where one of many fails them all; returns an error that says nothing about a single item. */
   const flushBatch = async (batch: readonly Waiting<In, Out>[]): Promise<unknown> => {
@@ -95,11 +90,7 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
         schedule();
       });
     }
-    if (queue.length === 0 && underWay === 0) {
-      const finished = drained;
-      drained = [];
-      for (const done of finished) done();
-    }
+    if (queue.length === 0 && underWay === 0) for (const done of drained.splice(0)) done();
   };
 
   /** Whether the latest flush may still end in time; if it does not, the next starts beside it. */
@@ -128,21 +119,22 @@ export function groupCommit<In, Out>(options: GroupCommitOptions<In, Out>): Grou
   };
 
   return {
-    add(item) {
+    /** Returns the item's result after its flush. Throws Refusal 503 when the queue is full, and what the flush threw. */
+    add(item: In): Promise<Out> {
       if (queue.length >= maxQueued)
         return Promise.reject(
           new Refusal('SERVICE_UNAVAILABLE', { headers: { 'Retry-After': '1' } }),
         );
-      return new Promise<Out>((resolve, reject) => {
+      return new Promise((resolve, reject) => {
         queue.push({ item, resolve, reject });
         schedule();
       });
     },
-    drain() {
-      if (queue.length === 0 && underWay === 0) return Promise.resolve();
-      return new Promise<void>((resolve) => {
+    /** Resolves when everything added so far has been flushed or has failed. For a graceful stop: stop adding, then drain. */
+    drain: (): Promise<void> =>
+      new Promise((resolve) => {
         drained.push(resolve);
-      });
-    },
+        schedule();
+      }),
   };
 }

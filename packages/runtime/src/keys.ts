@@ -52,10 +52,7 @@ export function matchingKey<Key extends { readonly digest: Buffer | null }>(
 }
 
 /** Answers that are remembered for a short time, by name. Failures are not. */
-export interface Remembered<T> {
-  get(name: string, read: () => Promise<T>): Promise<T>;
-  forget(name?: string): void;
-}
+export type Remembered<T> = ReturnType<typeof remember<T>>;
 
 /** `keep`: whether an answer is worth remembering; strangers could fill the memory with absences. */
 export function remember<T>(options: {
@@ -64,11 +61,11 @@ export function remember<T>(options: {
   readonly keep?: (answer: T) => boolean;
   /** Default: five seconds. */
   readonly forMs?: number;
-}): Remembered<T> {
+}) {
   const { clock, max, keep = () => true, forMs = REMEMBER_MS } = options;
   const known = new Map<string, { readonly at: number; readonly answer: Promise<T> }>();
   return {
-    get(name, read) {
+    get(name: string, read: () => Promise<T>): Promise<T> {
       // Counted from before the read, so that nothing older than the limit is believed.
       const at = clock.monotonic();
       const before = known.get(name);
@@ -82,7 +79,7 @@ export function remember<T>(options: {
       entry.answer.then((answer) => (keep(answer) ? undefined : forget()), forget);
       return entry.answer;
     },
-    forget(name) {
+    forget(name?: string): void {
       if (name === undefined) known.clear();
       else known.delete(name);
     },

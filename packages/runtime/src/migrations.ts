@@ -112,11 +112,7 @@ export async function readMigrations(directory: URL): Promise<Migration[]> {
   );
 }
 
-interface Applied {
-  name: string;
-  sha256: string;
-  additive: boolean;
-}
+type Applied = Pick<Migration, 'name' | 'sha256' | 'additive'>;
 
 /** The migrations that the database has. */
 async function appliedOf(

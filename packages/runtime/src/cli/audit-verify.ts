@@ -6,13 +6,6 @@ import { line, type CommandLine } from './operation.ts';
 import { print } from './print.ts';
 import { progressReport, type Terminal } from './terminal.ts';
 
-/** The options of the command. */
-interface AuditVerifyOptions {
-  /** `NUMBER:SEAL`, as printed or logged earlier. */
-  readonly expect?: string;
-  readonly json?: true;
-}
-
 type Ask = (query: string) => Promise<AuditVerification>;
 
 /** At this number the server stops counting lines that are not sealed. */
@@ -27,19 +20,17 @@ export function auditVerifyLine(
     without: ['after', 'limit'],
     options: [new Option('--expect <number:seal>', help)],
     run: ({ terminal, options, ask }) =>
-      verifyAudit(terminal, options as AuditVerifyOptions, (query) =>
-        ask<AuditVerification>('GET', route.path + query),
-      ),
+      verifyAudit(terminal, options, (query) => ask<AuditVerification>('GET', route.path + query)),
   });
 }
 
 /**
  * Compares everything, piece by piece, and prints the result. Throws CommandError with exit code 1 and one sentence when a seal is broken,
- * or when the expected one is different or missing.
+ * or when the one that `expect` names (`NUMBER:SEAL`, as printed or logged earlier) is different or missing.
  */
 async function verifyAudit(
   terminal: Terminal,
-  options: AuditVerifyOptions,
+  options: { readonly expect?: string; readonly json?: true },
   ask: Ask,
 ): Promise<void> {
   await assertExpected(options.expect, ask);

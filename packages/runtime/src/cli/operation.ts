@@ -30,17 +30,10 @@ export interface FieldWords {
 }
 export type Words = Readonly<Record<string, FieldWords>>;
 
-/** A request, as the table and the user's words make it. */
-export interface AdminRequest {
-  readonly method: Route['method'];
-  readonly path: string;
-  readonly body?: object;
-}
-
 /** What a command of its own way is given. */
 export interface CommandRun {
   readonly terminal: Terminal;
-  readonly request: AdminRequest;
+  readonly request: Awaited<ReturnType<typeof readRequest>>;
   /** As commander read them. */
   readonly options: Readonly<Record<string, unknown>> & { readonly json?: true };
   /** The arguments, in their order. */
@@ -269,7 +262,7 @@ interface Typed {
 }
 
 /** Reads what was typed into the fields of a request. Throws CommandError for what is missing, wrong, or does not belong together. */
-async function readRequest(given: Typed, command: Command): Promise<AdminRequest> {
+async function readRequest(given: Typed, command: Command) {
   const { line: each, typed, wordsOf, flagOf } = given;
   const { route, defaults = {}, without = [] } = each;
   const missing: string[] = [];
@@ -322,7 +315,7 @@ async function readRequest(given: Typed, command: Command): Promise<AdminRequest
   try {
     const path = fillPath(route.path, params as Record<string, string>);
     const { method } = route;
-    return { method, path: search === '' ? path : `${path}?${search}`, ...(body && { body }) };
+    return { method, path: search === '' ? path : `${path}?${search}`, body };
   } catch {
     throw misused(`none of ${listed(Object.keys(params))} may be empty, "." or ".."`);
   }

@@ -76,23 +76,17 @@ export async function readBytes(terminal: Terminal, file: string): Promise<Buffe
   });
 }
 
-/** A text file that can be read more than once and is never held in memory. */
-export interface TextFile {
-  /** Its text from the beginning, with a byte order mark if it has one. Throws CommandError when it is not UTF-8. */
-  text(): AsyncGenerator<string>;
-  close(): Promise<void>;
-}
-
 /**
- * Opens a text file named by the user; `-` is standard input, which is copied to a temporary file because it can be read only once.
- * Throws CommandError with a sentence for a file that is missing, unreadable or a folder.
+ * Opens a text file named by the user, which can be read more than once and is never held in memory; `-` is standard input, which is copied
+ * to a temporary file because it can be read only once. Throws CommandError with a sentence for a file that is missing, unreadable or a folder.
  */
-export async function openTextFile(terminal: Terminal, file: string): Promise<TextFile> {
+export async function openTextFile(terminal: Terminal, file: string) {
   const handle = await openAgain(terminal, file).catch((error: unknown) => {
     throw fileTrouble(file, error);
   });
   return {
-    async *text() {
+    /** Its text from the beginning, with a byte order mark if it has one. Throws CommandError when it is not UTF-8. */
+    async *text(): AsyncGenerator<string> {
       // It must be UTF-8: text in another encoding would be stored as garbage.
       const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
       try {
@@ -104,7 +98,7 @@ export async function openTextFile(terminal: Terminal, file: string): Promise<Te
         throw fileTrouble(file, error);
       }
     },
-    close: () => handle.close(),
+    close: (): Promise<void> => handle.close(),
   };
 }
 

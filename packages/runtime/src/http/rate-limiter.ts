@@ -2,14 +2,6 @@
 import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock } from '../clock.ts';
 
-/** A token bucket per key. */
-export interface RateLimiter {
-  /** Takes one from the key's bucket; returns the refusal of a caller who has to wait: TOO_MANY_REQUESTS with Retry-After. */
-  take(key: string): Refusal | undefined;
-  /** Number of buckets kept now. */
-  readonly size: number;
-}
-
 /**
  * Limits calls per key to `perSecond` with bursts of `burst` (decision 16). Keeps at most `maxKeys` buckets and evicts the least
  * recently used one, which then starts full again: memory stays bounded. The limits are per process, so those of several
@@ -20,11 +12,12 @@ export function rateLimiter(options: {
   burst: number;
   maxKeys: number;
   clock?: Clock;
-}): RateLimiter {
+}) {
   const { perSecond, burst, maxKeys, clock = systemClock } = options;
   const buckets = new Map<string, { left: number; at: number }>();
   return {
-    take(key) {
+    /** Takes one from the key's bucket; returns the refusal of a caller who has to wait: TOO_MANY_REQUESTS with Retry-After. */
+    take(key: string): Refusal | undefined {
       const now = clock.monotonic();
       const before = buckets.get(key) ?? { left: burst, at: now };
       const left = Math.min(burst, before.left + ((now - before.at) / 1000) * perSecond);
@@ -39,9 +32,6 @@ export function rateLimiter(options: {
       if (ok) return undefined;
       const seconds = Math.max(1, Math.ceil((1 - left) / perSecond));
       return new Refusal('TOO_MANY_REQUESTS', { headers: { 'Retry-After': String(seconds) } });
-    },
-    get size() {
-      return buckets.size;
     },
   };
 }

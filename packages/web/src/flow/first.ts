@@ -4,19 +4,13 @@
  * and the site's SDK, which then need not wait for its timeout.
  */
 import { FAILED } from '../messages.ts';
-import { createApi, type Api } from './api.ts';
-import { connect, isDark, metaOf, registeredOrigins, type Site } from './site.ts';
+import { createApi } from './api.ts';
+import { connect, isDark, metaOf, registeredOrigins } from './site.ts';
 import { tagOf, type Tag } from './tags.ts';
 import type { Words } from './words.ts';
 
 /** What this script has begun for the page's own (main.tsx). */
-export interface Begun {
-  /** The connection. */
-  readonly site: Promise<Site>;
-  /** A language's text, requested once, however long the network takes. */
-  readonly words: (tag: Tag) => Promise<Words>;
-  readonly api: Api;
-}
+export type Begun = typeof begun;
 
 declare global {
   interface Window {
@@ -59,6 +53,7 @@ addEventListener(
 );
 
 const loading = new Map<Tag, Promise<Words>>();
+/** A language's text, requested once, however long the network takes. */
 const words = (tag: Tag): Promise<Words> => {
   const text = loading.get(tag) ?? loadWords(tag);
   loading.set(tag, text);
@@ -68,7 +63,7 @@ const words = (tag: Tag): Promise<Words> => {
 void words(tagOf(navigator.language));
 const api = createApi(metaOf('partner'));
 const site = connect(api, (init) => void words(tagOf(init.locale)));
-const begun: Begun = { site, words, api };
+const begun = { site, words, api };
 Object.assign(window, { begun });
 
 /** Loads a language's text, however long the network takes. */

@@ -21,14 +21,7 @@ export type AmountProblem =
   | 'amount_too_large';
 
 /** What an amount may be: the account's rules within the interface's (decisions 4 and 11). */
-export interface AmountRules {
-  readonly min: number;
-  readonly max: number;
-  /** The amount due, if it is known and can be paid as it is. */
-  readonly full: number | undefined;
-  /** The account accepts only this amount, so there is no choice. */
-  readonly fixed: number | undefined;
-}
+type AmountRules = ReturnType<typeof amountRules>;
 
 /** What is paid, and what the customer has chosen so far. */
 export interface Bill {
@@ -170,7 +163,15 @@ export const sends = (sending: false | 'sends' | 'asks'): Move =>
 
 /** The rules changed after the page was drawn; `session` is the current bill. */
 export const refusesAmount = (session: FlowSession): Move =>
-  from('review', ({ bill }) => refusedAmount(bill, session));
+  from('review', ({ bill: before }) => {
+    const bill = billFrom(session, before);
+    const amount = amountOf(before) ?? 0;
+    const { rules } = bill;
+    if (rules.fixed !== undefined) return review(bill);
+    const typed = bill.typed || (amount / 100).toFixed(2);
+    const problem = amount > rules.max ? 'amount_too_large' : 'amount_too_small';
+    return { name: 'amount', bill: { ...bill, typed }, problem };
+  });
 
 /** News of a payment. */
 export const hears =
@@ -270,10 +271,7 @@ function paid(state: State, bill: Bill, payment: FlowPayment): State {
 }
 
 /** Whether to ask about an amount, and what was probably meant. */
-function farAbove(
-  amount: number,
-  { session, rules }: Bill,
-): { amount: number; meant: number | undefined } | undefined {
+function farAbove(amount: number, { session, rules }: Bill) {
   const due = session.account.balance?.amount_due_in_cents;
   if (due === undefined || due <= 0 || amount <= due * FAR_ABOVE) return undefined;
   // Without its decimal point an amount is a hundred times larger.
@@ -282,22 +280,14 @@ function farAbove(
   return { amount, meant: meant ? shifted : undefined };
 }
 
-function refusedAmount(before: Bill, session: FlowSession): Screen {
-  const bill = billFrom(session, before);
-  const amount = amountOf(before) ?? 0;
-  const { rules } = bill;
-  if (rules.fixed !== undefined) return review(bill);
-  const typed = bill.typed || (amount / 100).toFixed(2);
-  const problem = amount > rules.max ? 'amount_too_large' : 'amount_too_small';
-  return { name: 'amount', bill: { ...bill, typed }, problem };
-}
-
 /** What may be paid, from the account's rules and its balance. */
-export function amountRules({ account }: Pick<FlowSession, 'account'>): AmountRules {
+export function amountRules({ account }: Pick<FlowSession, 'account'>) {
   const { min_amount_in_cents: low = 1, max_amount_in_cents: high = MAX_CENTS } =
     account.payment_rules;
   const due = account.balance?.amount_due_in_cents;
+  /** The account accepts only this amount, so there is no choice. */
   const fixed = low === high ? low : undefined;
+  /** The amount due, if it is known and can be paid as it is. */
   const full = due !== undefined && due >= low && due <= high && due > 0 ? due : undefined;
   return { min: low, max: high, full: fixed ?? full, fixed };
 }

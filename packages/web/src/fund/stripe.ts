@@ -28,13 +28,12 @@ interface Told {
 }
 type StripeGlobal = (key: string, options: { readonly locale: string }) => StripeJs;
 
-interface Settings {
+const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-fund]');
+const settings = JSON.parse(meta?.content ?? '{}') as {
   readonly publishable_key: string;
   readonly script: string;
   readonly funding_method: string;
-}
-
-const settings = readSettings();
+};
 const fields = document.createElement('div');
 const wrong = document.createElement('p');
 wrong.setAttribute('role', 'alert');
@@ -137,9 +136,4 @@ function say(text: string | undefined): void {
 
 function tell(message: FromFund): void {
   parent.postMessage(message, location.origin);
-}
-
-function readSettings(): Settings {
-  const meta = document.querySelector<HTMLMetaElement>('meta[name=duebridge-fund]');
-  return JSON.parse(meta?.content ?? '{}') as Settings;
 }
