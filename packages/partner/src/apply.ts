@@ -27,13 +27,7 @@ import type { KitContext } from './metrics.ts';
 import { InOwnSystem } from './post-in-own-system.ts';
 import { inTransaction } from './post-in-transaction.ts';
 import { Posting, type Tried, type Way } from './posting.ts';
-import {
-  findStanding,
-  findUnfinished,
-  type PaymentEnd,
-  type PaymentRow,
-  type UnfinishedPayment,
-} from './store.ts';
+import { findStanding, findUnfinished, type PaymentEnd, type PaymentRow } from './store.ts';
 import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
@@ -115,9 +109,9 @@ export class Applier {
 
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
   async sweep(ageMs = SWEEP_AGE_MS): Promise<number> {
-    const due = await this.#find(ageMs);
-    await Promise.all(due.map(({ is_claimed, ...one }) => this.#apply(one, is_claimed)));
-    return due.length;
+    const tries = await this.#tryPage(ageMs);
+    await Promise.all(tries);
+    return tries.length;
   }
 
   /** Ends a payment that an operator cancels (ST4), or whose end the biller's own system reports. */
@@ -211,8 +205,8 @@ export class Applier {
     }
   }
 
-  /** One page of the table: what is due and not in hand. */
-  async #find(ageMs: number): Promise<UnfinishedPayment[]> {
+  /** Begins to try one page of the table: what is due and not in hand. */
+  async #tryPage(ageMs: number): Promise<Promise<void>[]> {
     const found = await findUnfinished(this.#on.database, {
       ageMs: Math.max(ageMs, this.#on.holdMs),
       replica_id: this.#lease.replica_id,
@@ -222,9 +216,10 @@ export class Applier {
     const last = found.at(-1);
     this.#place = found.length < SWEEP_ROWS || last === undefined ? '' : last.platform_payment_id;
     const now = this.#on.clock.monotonic();
-    return found.filter(({ platform_payment_id: id }) => {
+    const due = found.filter(({ platform_payment_id: id }) => {
       return !this.#inHand.has(id) && (this.#retries.get(id)?.notBefore ?? 0) <= now;
     });
+    return due.map(({ is_claimed, ...one }) => this.#apply(one, is_claimed));
   }
 
   async #sweepForEver(): Promise<void> {
@@ -232,10 +227,7 @@ export class Applier {
     let ageMs = 0;
     while (!this.#stopped.signal.aborted) {
       try {
-        const due = await this.#find(ageMs);
-        const tried = Promise.all(
-          due.map(({ is_claimed, ...one }) => this.#apply(one, is_claimed)),
-        );
+        const tried = Promise.all(await this.#tryPage(ageMs));
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
         const end = AbortSignal.any([over.signal, this.#stopped.signal]);

@@ -4,6 +4,7 @@ import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { formerPayments, importFormerPayments } from './former-payments.ts';
 import {
+  applierOn,
   haveAccounts,
   instruction,
   kitDatabase,
@@ -60,7 +61,7 @@ test('payments of a previous server are known forever: a repeated id returns the
     initiated_at: '2024-05-01T08:00:00.000Z',
     posted_at: '2024-05-01T08:00:03.000Z',
   });
-  await partner.app.partnerKit.sweep();
+  await applierOn(database).sweep(0);
   const balance = await partner.call('GET', '/biller/acme/account/A-1/balance');
   assert.equal(balance.body['amount_due_in_cents'], 100_000);
   // Again, with one that differs.

@@ -177,8 +177,6 @@ function kitOf({ accounts, applier }: Stages) {
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
       return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
-    /** Sweeps now for payments that were left processing, instead of at the next round; returns how many were tried. */
-    sweep: (): Promise<number> => applier.sweep(0),
     /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
     get health(): KitHealth {
       return applier.health;
