@@ -3,6 +3,7 @@
  * posted, and prints the addresses to try. With --once it stops after that: exit code 0 when the payment succeeded, 1 when it did
  * not.
  */
+import { once } from 'node:events';
 import { styleText } from 'node:util';
 import { exitCodes, onStopRequest } from '@duebridge/runtime/cli';
 import { Command } from 'commander';
@@ -34,6 +35,7 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
   line('duebridge demo: starts PostgreSQL, a platform, a biller’s server and the biller’s site,');
   line('then pays one bill. The first start takes about ten seconds, later ones about four.\n');
   const stop = stopSignal(() => line('Stopping …'));
+  const stopped = once(stop, 'abort').then(() => undefined);
   process.exitCode = exitCodes.failed;
   // Loaded after the first lines are printed, so that they appear at once.
   const [{ bringUp }, { tellStory }] = await Promise.all([
@@ -44,8 +46,8 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
   const over = stream.isTTY ? '\u001b[2K\r' : '';
   const progress = (text: string): void =>
     void stream.write(`${over}  starting ${text} …${over === '' ? '\n' : ''}`);
-  const demo = await bringUp(progress, stop.signal).catch((error: unknown) => {
-    if (error !== stop.signal.reason) throw error;
+  const demo = await bringUp(progress, stop).catch((error: unknown) => {
+    if (error !== stop.reason) throw error;
   });
   if (demo === undefined) return;
   try {
@@ -55,7 +57,7 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
       const when = `${(at / 1000).toFixed(2)} s`.padStart(8);
       line(`${paint('dim', when)}  ${paint('bold', what.padEnd(10))} ${says}`);
     };
-    const story = await Promise.race([tellStory(demo, step), stop.promise]);
+    const story = await Promise.race([tellStory(demo, step), stopped]);
     if (story === undefined) return;
     const elapsed_ms = Math.round(performance.now() - started);
     const { payment, account, ...balances } = story;
@@ -70,7 +72,7 @@ async function run(options: { once?: true; json?: true }): Promise<void> {
     if (hasSucceeded) process.exitCode = exitCodes.done;
     if (options.once === true) return;
     line('Everything keeps running. Ctrl-C stops it.');
-    await stop.promise;
+    await stopped;
   } finally {
     await demo.stop();
   }
@@ -90,15 +92,12 @@ function addresses({ siteUrl, consoleUrl, platform, biller }: Demo): string[] {
  * The first Ctrl-C, or another signal, requests a stop, also during startup. Each server has a time limit for its own stop, and PostgreSQL
  * goes last: ended before that, the demo would leave it running. The second one ends the process at once. Every acknowledged payment is on disk.
  */
-function stopSignal(onAsked: () => void): { signal: AbortSignal; promise: Promise<undefined> } {
-  const { promise, resolve } = Promise.withResolvers<undefined>();
+function stopSignal(onAsked: () => void): AbortSignal {
   const asked = new AbortController();
-  const ask = (): void => {
+  onStopRequest(() => {
     if (asked.signal.aborted) process.exit(exitCodes.failed);
     onAsked();
     asked.abort();
-    resolve(undefined);
-  };
-  onStopRequest(ask);
-  return { signal: asked.signal, promise };
+  });
+  return asked.signal;
 }

@@ -32,7 +32,6 @@ export function BatchesPage() {
       <List<ListedBatch>
         caption="Batches, latest first"
         path="/batches"
-        of="batches"
         empty="No payments yet."
         columns={[
           ['Batch', (one) => toBatch(one.platform_batch_id)],
@@ -199,7 +198,6 @@ function Differences({ search, none }: { search: Record<string, string>; none: s
     <List<OpenDifference>
       caption="Differences, newest first"
       path={`/differences?${new URLSearchParams(search)}`}
-      of="differences"
       keyOf={(one) => one.difference_id}
       empty={none}
       columns={[

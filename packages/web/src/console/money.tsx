@@ -169,7 +169,6 @@ function Lines({ lines }: { lines: string }) {
       <List<RefundView>
         caption="Refunds, newest first"
         path="/money/refunds"
-        of="refunds"
         empty="No refunds."
         columns={[
           ['Payment', (one) => toPayment(one.platform_payment_id)],
@@ -185,7 +184,6 @@ function Lines({ lines }: { lines: string }) {
     <List<CaseView>
       caption="Cases, the most urgent first"
       path="/money/cases"
-      of="cases"
       keyOf={(one) => one.case_id}
       empty="No cases."
       columns={[
@@ -206,7 +204,6 @@ export function Remittances({ of }: { of: { readonly partner_id?: string; state?
     <List<RemittanceView>
       caption={`Remittances, ${of.state ? `${of.state}, ` : ''}newest first`}
       path={`/money/remittances?${new URLSearchParams(of)}`}
-      of="remittances"
       keyOf={(one) => one.remittance_id}
       empty="No remittances."
       columns={[

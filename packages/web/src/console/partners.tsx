@@ -20,7 +20,6 @@ export function PartnersPage() {
       <List<PartnerView>
         caption="Partners"
         path="/partners"
-        of="partners"
         empty="No partner is registered yet: duebridge platform partner add."
         columns={[
           ['Partner', (one) => toPartner(one.partner_id)],
@@ -79,7 +78,6 @@ export function PartnerPage({ id }: { id: string }) {
       <List<PartnerCallAnswer>
         caption="Answers of Create Token in the last 30 days, by hour, latest first"
         path={`${path}/answers`}
-        of="answers"
         empty="It has not called in the last 30 days."
         columns={[
           ['Last', (one) => moment(one.last_at)],
@@ -105,7 +103,6 @@ export function PartnerPage({ id }: { id: string }) {
       <List<ClientKeyView>
         caption="Keys of the API"
         path={`${path}/keys`}
-        of="keys"
         empty="No key was issued."
         columns={[
           ['Key', (one) => one.key_id],

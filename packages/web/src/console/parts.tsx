@@ -203,22 +203,24 @@ type PageOf<Row> = Readonly<Record<string, readonly Row[]>> & {
 };
 
 /**
- * A table of what a path of the admin API lists under a name, page by page: leads to older ones. The address keeps which page is shown, so
- * that Back and a colleague's link find it. With `read` it is read once, and again by a button: no row moves under the cursor.
+ * A table of what a path of the admin API lists under its last word, or under the name `of`, page by page: leads to older ones. The address
+ * keeps which page is shown, so that Back and a colleague's link find it. With `read` it is read once, and again by a button: no row moves
+ * under the cursor.
  */
 export function List<Row>(
   props: TableOf<Row> & {
     readonly path: string;
-    readonly of: string;
+    readonly of?: string;
     readonly read?: (cursor: string) => Promise<object>;
     /** What stands under the rows. */
     readonly children?: (rows: readonly Row[]) => ComponentChildren;
   },
 ) {
-  const { path, of, read, children, ...table } = props;
+  const { path, of: named, read, children, ...table } = props;
+  const [list = '', search] = path.split('?');
+  const of = named ?? list.split('/').at(-1) ?? '';
   const place = `${of}_after`;
   const cursor = chosen(place);
-  const [list = '', search] = path.split('?');
   const asked = new URLSearchParams(search);
   if (cursor !== '') asked.set('cursor', cursor);
   return (
