@@ -208,7 +208,8 @@ export function environmentHelp(spec: Variables): string {
   const rows = Object.values(spec);
   const width = Math.max(...rows.map(({ name }) => name.length));
   const lines = rows.map((row) => {
-    const value = row.otherwise ?? (row.default === undefined ? undefined : shown(row.default));
+    const { otherwise, default: plain } = row;
+    const value = otherwise ?? (typeof plain === 'string' ? plain : JSON.stringify(plain));
     return `  ${row.name.padEnd(width)}  ${row.description}${value === undefined ? '' : `; ${value}`}`;
   });
   const secrets = rows.filter((row) => row.secret).map(({ name }) => name);
@@ -219,8 +220,4 @@ export function environmentHelp(spec: Variables): string {
     '',
     `A secret may be in a file instead: NAME_FILE names it, for ${secrets.join(', ')}.`,
   ].join('\n');
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value);
 }

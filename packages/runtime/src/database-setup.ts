@@ -35,24 +35,18 @@ const OLDEST_VERSION = 15;
  * Throws ConfigurationError naming every finding.
  */
 export async function checkDurability(database: Database): Promise<void> {
-  const [row] = await database.query<Record<string, string>>(
-    `SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('fsync') AS fsync,
-            current_setting('full_page_writes') AS full_page_writes,
-            current_setting('server_version_num') AS server_version_num`,
+  const findings = await database.query<{ finding: string }>(
+    `SELECT finding FROM (VALUES
+       (current_setting('synchronous_commit') = 'off', 'synchronous_commit is off (for the server, this role or this database)'),
+       (current_setting('fsync') = 'off', 'fsync is off'),
+       (current_setting('full_page_writes') = 'off', 'full_page_writes is off'),
+       (current_setting('server_version_num')::int < ${OLDEST_VERSION * 10_000}, 'PostgreSQL is older than ${OLDEST_VERSION}')
+     ) AS checks (is_wrong, finding) WHERE is_wrong`,
   );
-  assert(row);
-  const findings: string[] = [];
-  if (row['synchronous_commit'] === 'off') {
-    findings.push('synchronous_commit is off (for the server, this role or this database)');
-  }
-  if (row['fsync'] === 'off') findings.push('fsync is off');
-  if (row['full_page_writes'] === 'off') findings.push('full_page_writes is off');
-  if (Number(row['server_version_num']) < OLDEST_VERSION * 10_000) {
-    findings.push(`PostgreSQL is older than ${OLDEST_VERSION}`);
-  }
   if (findings.length > 0) {
+    const all = findings.map(({ finding }) => finding).join('; ');
     throw new ConfigurationError(
-      `the database would lose payments it acknowledged: ${findings.join('; ')}; correct these settings and start again`,
+      `the database would lose payments it acknowledged: ${all}; correct these settings and start again`,
     );
   }
 }

@@ -147,7 +147,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     ...(statementTimeoutMs > 0
       ? { query_timeout: statementTimeoutMs + DEAD_CONNECTION_GRACE_MS }
       : undefined),
-    types: { getTypeParser },
+    types: { getTypeParser: (type: number) => PARSERS[type] ?? ordinaryParser(type) },
   });
   // An idle connection that breaks (restart, failover) is dropped by the pool; without a listener Node would end the process.
   pool.on('error', (error) => log.warn({ error: messageOf(error) }, 'idle connection lost'));
@@ -498,10 +498,6 @@ const PARSERS: Readonly<Record<number, (text: string) => unknown>> = {
   1114: String,
   1184: isoUtc,
 };
-
-function getTypeParser(type: number): (text: string) => unknown {
-  return PARSERS[type] ?? ordinaryParser(type);
-}
 
 function safeInteger(text: string): number {
   const value = Number(text);
