@@ -6,31 +6,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ClientKeyGrant, PartnerRegistration } from '@duebridge/contract';
-import {
-  importAccountsFile,
-  startPartner,
-  type PartnerConfig,
-  type RunningPartner,
-} from '@duebridge/partner';
-import { startPlatform, type Platform, type PlatformConfig } from '@duebridge/platform';
+import { importAccountsFile, startPartner, type PartnerConfig } from '@duebridge/partner';
+import { startPlatform, type PlatformConfig } from '@duebridge/platform';
 import { openDatabase, silentLog, type Database } from '@duebridge/runtime';
 import { ACQUIRE_MS, emptyDatabase, testServer } from '@duebridge/runtime/testing';
 import { call, type Client } from './customer.ts';
 
 /** A platform, with access to its internals. */
-export interface PlatformSide {
-  readonly platform: Platform;
-  /** The platform's database, for inspection. */
-  readonly books: Database;
-  /** Registers a partner and issues it a key. */
-  readonly register: (registration: Registration) => Promise<Client>;
-  /** Calls the admin API; returns the body of a 200, throws otherwise. */
-  readonly admin: <T>(
-    method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
-    path: string,
-    body?: unknown,
-  ) => Promise<T>;
-}
+export type PlatformSide = Awaited<ReturnType<BothSides['platform']>>;
 
 /** A partner's registration; origins may be left out. */
 export type Registration = Omit<PartnerRegistration, 'origins'> & { readonly origins?: string[] };
@@ -48,22 +31,15 @@ export function gasCompany(base_url: string, key: string): Registration {
 }
 
 /** A partner kit and its database. */
-export interface PartnerSide {
-  readonly server: RunningPartner;
-  /** Its database: the address, and a connection for inspection. */
-  readonly url: string;
-  readonly books: Database;
-  /** Imports accounts from a CSV text. `as_of` is when its amounts were true; needed where a payment has been posted. */
-  importAccounts(csv: string, as_of?: string): Promise<void>;
-}
+export type PartnerSide = Awaited<ReturnType<BothSides['partner']>>;
 
 /** Starts servers for one test file and ends them, in the right order, when `stop` is called. */
 export class BothSides {
   readonly #closers: (() => Promise<unknown>)[] = [];
   readonly #folder: Promise<string> = mkdtemp(join(tmpdir(), 'duebridge-both-'));
 
-  /** A platform that admits partners on this machine and limits no rate. */
-  async platform(config: PlatformConfig = {}): Promise<PlatformSide> {
+  /** A platform that admits partners on this machine and limits no rate; `books` is its database, for inspection. */
+  async platform(config: PlatformConfig = {}) {
     const { url, books } = await this.#database('platform');
     const options: PlatformConfig = {
       host: '127.0.0.1',
@@ -83,6 +59,7 @@ export class BothSides {
     };
     const platform = await startPlatform(options);
     this.#closers.push(() => platform.stop());
+    /** Calls the admin API; returns the body of a 200, throws otherwise. */
     const admin = async <T>(
       method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
       path: string,
@@ -93,6 +70,7 @@ export class BothSides {
       if (answer.status === 200) return answer.body;
       throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
     };
+    /** Registers a partner and issues it a key. */
     const register = async (registration: Registration): Promise<Client> => {
       await admin('POST', '/partners', { origins: [], ...registration });
       const path = `/partners/${registration.partner_id}/keys`;
@@ -102,10 +80,8 @@ export class BothSides {
     return { platform, books, admin, register };
   }
 
-  /** A partner kit on the default ledger. */
-  async partner(
-    config: Pick<PartnerConfig, 'auth'> & Partial<PartnerConfig>,
-  ): Promise<PartnerSide> {
+  /** A partner kit on the default ledger; `url` and `books` are its database: the address, and a connection for inspection. */
+  async partner(config: Pick<PartnerConfig, 'auth'> & Partial<PartnerConfig>) {
     const { url, books } = await this.#database('partner');
     const server = await startPartner({
       port: 0,
@@ -122,7 +98,8 @@ export class BothSides {
       server,
       url,
       books,
-      async importAccounts(csv, as_of) {
+      /** Imports accounts from a CSV text. `as_of` is when its amounts were true; needed where a payment has been posted. */
+      async importAccounts(csv: string, as_of?: string): Promise<void> {
         await importAccountsFile(server.database, () => [csv], { as_of });
       },
     };

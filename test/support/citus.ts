@@ -29,39 +29,8 @@ const CITUS = [
   'citus.recover_2pc_interval = 2s',
 ];
 
-/** One worker node of a cluster. */
-export interface CitusNode {
-  /** Kills PostgreSQL and all its processes with SIGKILL, as a crash of the machine does. */
-  kill(): void;
-  /** Starts it again and waits until it answers. */
-  start(): Promise<void>;
-  /** Cuts the node off from the coordinator and the other node, or connects it again. */
-  cut(isCut: boolean): void;
-}
-
-/** A coordinator and two worker nodes. */
-export interface CitusCluster {
-  /** The platform's database, on the coordinator. */
-  readonly url: string;
-  /** The tables, as `distributeTables` names them. */
-  readonly tables: readonly string[];
-  readonly nodes: readonly CitusNode[];
-  /** What the coordinator refused because a sharded database cannot do it, or gave up as a deadlock: statement and reason. */
-  refused(): string[];
-}
-
-/** Servers of the PostgreSQL that has Citus. */
-export interface CitusServers {
-  /** Starts one server without Citus; returns the address of an empty database on it. */
-  plain(): Promise<string>;
-  /** Starts a coordinator and two workers with the platform's tables on them. */
-  cluster(): Promise<CitusCluster>;
-  /** Stops all of them without mercy and deletes their files. */
-  stop(): Promise<void>;
-}
-
-/** Undefined where Citus is not installed. */
-export function citusServers(): CitusServers | undefined {
+/** Servers of the PostgreSQL that has Citus; undefined where that is not installed. */
+export function citusServers() {
   const version = globSync('/usr/share/postgresql/*/extension/citus.control')[0]?.split('/')[4];
   if (version === undefined) return undefined;
   const bin = `/usr/lib/postgresql/${version}/bin`;
@@ -100,8 +69,10 @@ export function citusServers(): CitusServers | undefined {
   };
 
   return {
-    plain: async () => urlOf(await start('plain', [])),
+    /** Starts one server without Citus; returns the address of an empty database on it. */
+    plain: async (): Promise<string> => urlOf(await start('plain', [])),
 
+    /** Starts a coordinator and two workers with the platform's tables on them. */
     async cluster() {
       const [coordinator, ...workers] = await Promise.all(
         ['coordinator', 'worker-1', 'worker-2'].map((name) => start(name, CITUS)),
@@ -114,7 +85,7 @@ export function citusServers(): CitusServers | undefined {
         DATABASE,
         `SELECT citus_set_coordinator_host('127.0.0.1', ${coordinator})`,
       );
-      const nodes: CitusNode[] = [];
+      const nodes = [];
       for (const [index, port] of workers.entries()) {
         // Other nodes reach a worker through a proxy, which can cut it off.
         const proxy = new PostgresProxy({ host: '127.0.0.1', port });
@@ -123,12 +94,15 @@ export function citusServers(): CitusServers | undefined {
         await query(coordinator, DATABASE, `SELECT citus_add_node(${address})`);
         const data = join(folder, `worker-${index + 1}`);
         nodes.push({
-          kill: () => {
+          /** Kills PostgreSQL and all its processes with SIGKILL, as a crash of the machine does. */
+          kill: (): void => {
             const main = mainProcess(data);
             for (const pid of [...childrenOf(main), main]) signal(pid, 'SIGKILL');
           },
+          /** Starts it again and waits until it answers. */
           start: () => run('pg_ctl', ['-D', data, '-l', `${data}.log`, '-w', 'start']),
-          cut(isCut) {
+          /** Cuts the node off from the coordinator and the other node, or connects it again. */
+          cut(isCut: boolean): void {
             proxy.faults.cut = isCut;
             if (isCut) proxy.drop();
           },
@@ -143,9 +117,12 @@ export function citusServers(): CitusServers | undefined {
       try {
         await migrate(database, migrations);
         return {
+          /** The platform's database, on the coordinator. */
           url,
+          /** The tables, as `distributeTables` names them. */
           tables: await distributeTables(database),
           nodes,
+          /** What the coordinator refused because a sharded database cannot do it, or gave up as a deadlock: statement and reason. */
           refused: () => refusals(readFileSync(join(folder, 'coordinator.log'), 'utf8')),
         };
       } finally {
@@ -153,7 +130,8 @@ export function citusServers(): CitusServers | undefined {
       }
     },
 
-    async stop() {
+    /** Stops all of them without mercy and deletes their files. */
+    async stop(): Promise<void> {
       for (const data of running.splice(0))
         await run('pg_ctl', ['-D', data, '-m', 'immediate', 'stop']).catch(() => undefined);
       for (const proxy of proxies.splice(0)) await proxy.close();

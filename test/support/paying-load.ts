@@ -13,21 +13,15 @@ const CUSTOMERS = 4;
 /** Accounts `acc-0`, `acc-1`, … that the biller must have. */
 export const ACCOUNTS = 5_000;
 
-/** Customers who pay, one payment for each account, until they are told to stop. */
-export interface Load {
-  /** Payments that got a 200, and their account. */
-  readonly acknowledged: ReadonlyMap<string, string>;
-  /** Resolves when so many more payments are acknowledged. */
-  payments(more: number): Promise<void>;
-  /** Lets every customer finish. Throws what went wrong for one. */
-  stop(): Promise<{ acknowledged: ReadonlyMap<string, string>; retries: number }>;
-}
-
 /** Loads of one test follow each other; none pays an account that another has paid. */
 let nextAccount = 0;
 
-/** Starts four customers, who take turns at these platforms, and rest between two payments. */
-export function startLoad(urls: readonly string[], client: Client, restMs = 0): Load {
+/**
+ * Starts four customers, who pay at these platforms in turn, one payment for each account, until they are told to stop, and rest between two
+ * payments.
+ */
+export function startLoad(urls: readonly string[], client: Client, restMs = 0) {
+  /** Payments that got a 200, and their account. */
   const acknowledged = new Map<string, string>();
   const closing = new AbortController();
   let retries = 0;
@@ -77,10 +71,12 @@ export function startLoad(urls: readonly string[], client: Client, restMs = 0): 
   load.catch(() => undefined);
   return {
     acknowledged,
-    async payments(more) {
+    /** Resolves when so many more payments are acknowledged. */
+    async payments(more: number): Promise<void> {
       const target = acknowledged.size + more;
       await until(`${target} payments`, () => acknowledged.size >= target);
     },
+    /** Lets every customer finish. Throws what went wrong for one. */
     async stop() {
       closing.abort();
       await load;

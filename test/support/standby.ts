@@ -12,20 +12,11 @@ import {
 import { openDatabase } from '@duebridge/runtime';
 import { freePort, PATIENCE_MS, until } from '@duebridge/runtime/testing';
 
-export interface Standby {
-  readonly port: number;
-  /** From now on it gets nothing: what the primary acknowledges is lost when this one takes over. */
-  cutOff(): Promise<void>;
-  /** Kills the primary as a lost machine would, and takes its place. */
-  takeOver(): Promise<void>;
-  stop(): Promise<void>;
-}
-
 /**
  * Starts it on a copy of the server at `url`, with the same program, user and settings. A synchronous one makes every commit of the
  * primary wait until it has it on disk.
  */
-export async function startStandby(url: string, synchronous: boolean): Promise<Standby> {
+export async function startStandby(url: string, synchronous: boolean) {
   const primary = openDatabase({
     url,
     applicationName: 'standby',
@@ -86,14 +77,16 @@ export async function startStandby(url: string, synchronous: boolean): Promise<S
   await primary.close();
   return {
     port,
-    async cutOff() {
+    /** From now on it gets nothing: what the primary acknowledges is lost when this one takes over. */
+    async cutOff(): Promise<void> {
       await standby.query(`ALTER SYSTEM SET primary_conninfo = ''`);
       await standby.query('SELECT pg_reload_conf()');
       await wait('the cut', async () => {
         return (await standby.query('SELECT 1 FROM pg_stat_wal_receiver')).length === 0;
       });
     },
-    async takeOver() {
+    /** Kills the primary as a lost machine would, and takes its place. */
+    async takeOver(): Promise<void> {
       process.kill(pid, 'SIGKILL');
       await standby.query('SELECT pg_promote(true, 60)');
       await wait('promotion', async () => {
@@ -103,7 +96,7 @@ export async function startStandby(url: string, synchronous: boolean): Promise<S
         return row?.standby === false;
       });
     },
-    async stop() {
+    async stop(): Promise<void> {
       await standby.close();
       if (server.exitCode === null && server.signalCode === null) {
         const exit = once(server, 'exit');

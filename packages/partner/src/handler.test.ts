@@ -23,7 +23,7 @@ import { partnerFetch, partnerHandler, type PartnerHandler } from './handler.ts'
 import type { PartnerKitOptions } from './kit.ts';
 import { partnerKit } from './plugin.ts';
 import {
-  callOver,
+  callsTo,
   haveAccounts,
   instruction,
   kitDatabase,
@@ -42,11 +42,7 @@ type Host = Pick<TestPartner, 'url' | 'call'>;
 function hostAt(t: TestContext, url: string): Host {
   const agent = new Agent({ keepAlive: true });
   t.after(() => agent.destroy());
-  return {
-    url,
-    call: (method, path, { headers = withKey, body } = {}) =>
-      callOver(agent, `${url}${path}`, method, headers, body),
-  };
+  return { url, call: callsTo(url, agent) };
 }
 
 /** A server is there until the database closes: the kit behind it ends first. */

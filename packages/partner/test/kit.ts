@@ -5,7 +5,7 @@ import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { createServer, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
-import type { FastifyInstance } from 'fastify';
+
 import { mountPartnerAdmin } from '../src/admin.ts';
 import { Applier, type ApplierOptions } from '../src/apply.ts';
 import { importCsv, type CsvKind } from '../src/csv.ts';
@@ -62,24 +62,14 @@ export async function accepted(
 }
 
 /** A partner server of a test. */
-export interface TestPartner {
-  readonly app: FastifyInstance;
-  readonly url: string;
-  /** Calls the server over HTTP with the test key unless `headers` are given. */
-  call(
-    method: string,
-    path: string,
-    options?: { headers?: Record<string, string>; body?: string },
-  ): Promise<Answer>;
-  close(): Promise<void>;
-}
+export type TestPartner = Awaited<ReturnType<typeof startKit>>;
 
 /** An answer as received. */
-export interface Answer {
+export interface Answer<Body = Record<string, unknown>> {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   // Tests compare the contents of an answer; the wire schema is checked by the tests made for it.
-  readonly body: Record<string, unknown>;
+  readonly body: Body;
   readonly text: string;
 }
 
@@ -87,7 +77,7 @@ export interface Answer {
 export async function startKit(
   database: Database & { closing?: TestDatabase['closing'] },
   options: Partial<PartnerKitOptions> & { connections?: number } = {},
-): Promise<TestPartner> {
+) {
   const { connections = 50, ...kitOptions } = options;
   const app = createServer();
   await app.register(partnerKit, {
@@ -108,37 +98,24 @@ export async function startKit(
     app,
     url,
     close,
-    call: (method, path, { headers = withKey, body } = {}) =>
-      callOver(agent, `${url}${path}`, method, headers, body),
+    call: callsTo(url, agent),
   };
 }
 
-interface Answered<T> {
-  readonly status: number;
-  readonly body: T;
-  readonly text: string;
-}
-
-/** The admin API of a kit. */
-export interface TestAdmin {
-  readonly partner: TestPartner;
-  readonly database: TestDatabase;
-  /** Calls `/admin/v1` and the path with the admin key, unless `headers` are given. */
-  call<T = Record<string, unknown>>(
+/** What calls a kit over HTTP, with the test key unless `headers` are given. */
+export const callsTo =
+  (url: string, agent: Agent) =>
+  (
     method: string,
     path: string,
-    body?: object,
-    headers?: Record<string, string>,
-  ): Promise<Answered<T>>;
-}
+    { headers = withKey, body }: { headers?: Record<string, string>; body?: string } = {},
+  ): Promise<Answer> =>
+    callOver(agent, `${url}${path}`, method, headers, body);
 
 export const ADMIN_KEY = 'admin-key-of-the-tests';
 
 /** Starts a kit and its admin API on a database of their own. */
-export async function startAdmin(
-  t: Cleanup,
-  options: Partial<PartnerKitOptions> = {},
-): Promise<TestAdmin> {
+export async function startAdmin(t: Cleanup, options: Partial<PartnerKitOptions> = {}) {
   const database = await kitDatabase(t);
   const partner = await startKit(database, options);
   const app = createServer();
@@ -148,20 +125,16 @@ export async function startAdmin(
   return {
     partner,
     database,
-    async call<T>(
+    /** Calls `/admin/v1` and the path with the admin key, unless `headers` are given. */
+    async call<T = Record<string, unknown>>(
       method: string,
       path: string,
       body?: object,
       headers: Record<string, string> = { authorization: `Bearer ${ADMIN_KEY}` },
-    ): Promise<Answered<T>> {
-      const response = await fetch(`${url}/admin/v1${path}`, {
-        method,
-        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      const text = await response.text();
-      const isJson = response.headers.get('content-type')?.includes('json') ?? false;
-      return { status: response.status, body: (isJson ? JSON.parse(text) : {}) as T, text };
+    ): Promise<Answer<T>> {
+      const sent = body && JSON.stringify(body);
+      const answer = await callOver(new Agent(), `${url}/admin/v1${path}`, method, headers, sent);
+      return { ...answer, body: answer.body as T };
     },
   };
 }

@@ -9,7 +9,6 @@ import { createServer, type ListenOptions, type Server, type Socket } from 'node
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Clock } from '../src/clock.ts';
 import { ensureDatabase } from '../src/database-setup.ts';
 import { startEmbeddedPostgres } from '../src/embedded-postgres.ts';
 import { migrate, readMigrations, type Migrations } from '../src/migrations.ts';
@@ -105,15 +104,7 @@ export async function until<T>(
 export const ACQUIRE_MS = 60_000;
 
 /** A database of one test, with the migrations applied. */
-export interface TestDatabase extends Database {
-  /** Its address, for a server under test that opens its own pool. */
-  readonly url: string;
-  /**
-   * Registers something that uses the database (a server, a worker) to be closed before it is dropped, the last first.
-   * node:test runs `after` hooks in the order they were made, which would drop the database under it.
-   */
-  closing(close: () => Promise<unknown>): void;
-}
+export type TestDatabase = Awaited<ReturnType<typeof testDatabase>>;
 
 /**
  * Makes a database from the migrations for one test or one file and drops it afterwards. Fails the test when connections to it
@@ -129,7 +120,7 @@ export async function testDatabase(
     /** Sorts text as people do, not by its bytes: an ICU locale instead of the server's own. */
     icuLocale?: string;
   },
-): Promise<TestDatabase> {
+) {
   const server = await testServer();
   const admin = openDatabase({
     url: server.url,
@@ -186,7 +177,16 @@ export async function testDatabase(
       assert.deepEqual(left, [], 'connections to the test database were left open');
     }
   });
-  return { ...made.database, url: made.url, closing: (close) => void closers.push(close) };
+  return {
+    ...made.database,
+    /** Its address, for a server under test that opens its own pool. */
+    url: made.url,
+    /**
+     * Registers something that uses the database (a server, a worker) to be closed before it is dropped, the last first.
+     * node:test runs `after` hooks in the order they were made, which would drop the database under it.
+     */
+    closing: (close: () => Promise<unknown>): void => void closers.push(close),
+  };
 }
 
 /** An empty database on a server, for a program that makes its own tables; `drop` ends whatever is still connected to it. */
@@ -305,18 +305,7 @@ export function seededRandom(seed: number): () => number {
 }
 
 /** A clock that moves only when it is told to. */
-export interface ManualClock extends Clock {
-  /**
-   * Moves time on by `ms`, waking sleepers in the order of their time (those of one time in the order they lay down). After each,
-   * promises settle before time goes on, so that what a sleeper starts next is part of the same run. Work that waits for real
-   * input or output is not waited for.
-   */
-  advance(ms: number): Promise<void>;
-  /** Steps only the wall clock, forwards or backwards, as an operator or a time server does (F87). */
-  stepWallClock(ms: number): void;
-  /** Number of current sleepers. */
-  readonly sleeping: number;
-}
+export type ManualClock = ReturnType<typeof manualClock>;
 
 interface Sleeper {
   at: number;
@@ -324,7 +313,7 @@ interface Sleeper {
 }
 
 /** A clock for tests: starts at `start` (wall milliseconds; default 2026-01-01T00:00:00Z), with chance from `seed`. */
-export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1): ManualClock {
+export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1) {
   let elapsed = 0;
   let wallOffset = start;
   const sleepers: Sleeper[] = [];
@@ -336,8 +325,8 @@ export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1): ManualClock
     now: () => wallOffset + elapsed,
     monotonic: () => elapsed,
     random: seededRandom(seed),
-    sleep: (ms, signal) =>
-      new Promise((resolve) => {
+    sleep: (ms: number, signal?: AbortSignal) =>
+      new Promise<void>((resolve) => {
         if (signal?.aborted) {
           resolve();
           return;
@@ -353,7 +342,12 @@ export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1): ManualClock
         sleepers.splice(index < 0 ? sleepers.length : index, 0, sleeper);
         signal?.addEventListener('abort', wake);
       }),
-    async advance(ms) {
+    /**
+     * Moves time on by `ms`, waking sleepers in the order of their time (those of one time in the order they lay down). After each,
+     * promises settle before time goes on, so that what a sleeper starts next is part of the same run. Work that waits for real
+     * input or output is not waited for.
+     */
+    async advance(ms: number): Promise<void> {
       assert(ms >= 0, 'time does not go back');
       const until = elapsed + ms;
       await settle();
@@ -365,10 +359,12 @@ export function manualClock(start = Date.UTC(2026, 0, 1), seed = 1): ManualClock
       elapsed = until;
       await settle();
     },
-    stepWallClock(ms) {
+    /** Steps only the wall clock, forwards or backwards, as an operator or a time server does (F87). */
+    stepWallClock(ms: number): void {
       wallOffset += ms;
     },
-    get sleeping() {
+    /** Number of current sleepers. */
+    get sleeping(): number {
       return sleepers.length;
     },
   };
