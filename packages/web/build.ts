@@ -6,7 +6,7 @@
  *   node packages/web/build.ts --release     keeps the built files for as long as partners may pin them (decision 87)
  */
 import { execFile } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
   copyFileSync,
   existsSync,
@@ -41,17 +41,12 @@ export const SIZE_LIMITS = {
   console: 30_000,
 } as const;
 
-/** A file that a page may load from elsewhere, with its integrity. */
-interface Script {
-  readonly file: string;
-  readonly sri: string;
-}
-
 /** One released version: the SDK that pages may pin, and the files of the page that was released with it. */
 export interface Release {
   readonly version: string;
   readonly released_at: string;
-  readonly sdk: Script;
+  /** A file that a page may load from elsewhere, with its integrity. */
+  readonly sdk: { readonly file: string; readonly sri: string };
   readonly flow: { readonly assets: readonly string[] };
 }
 
@@ -246,9 +241,6 @@ async function bundle(
   }));
 }
 
-function hash(algorithm: string, text: string, encoding: 'hex' | 'base64'): string {
-  return createHash(algorithm).update(text).digest(encoding);
-}
 const integrity = (text: string): string => `sha384-${hash('sha384', text, 'base64')}`;
 const policyHash = (text: string): string => `sha256-${hash('sha256', text, 'base64')}`;
 

@@ -7,7 +7,7 @@
  * compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
  * constant-time comparison.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import {
   Refusal,
   SCOPES,
@@ -131,9 +131,7 @@ function checkSecrets(secrets: readonly string[], what: string, where: string): 
   }
 }
 
-function sha256(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
-}
+const sha256 = (text: string): Buffer => hash('sha256', text, 'buffer');
 
 /** Compares with all of them whatever the outcome, so that timing reveals nothing. */
 function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {

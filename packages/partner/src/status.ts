@@ -112,9 +112,7 @@ export function openStatusReads(options: KitContext & { readonly maxConnections?
  * ignore. Of several preferences the first counts.
  */
 export function waitPreference(header: string | readonly string[] | undefined): number {
-  if (header === undefined) return 0;
-  const text = typeof header === 'string' ? header : header.join(',');
-  for (const preference of text.split(',')) {
+  for (const preference of [header ?? ''].flat().join(',').split(',')) {
     const match = /^\s*wait\s*=\s*"?(\d{1,6})"?\s*(?:;.*)?$/i.exec(preference);
     if (match) return Number(match[1]);
   }

@@ -86,24 +86,6 @@ interface Installation extends Ids {
   readonly home: string;
 }
 
-/** An installation with its folders resolved. */
-interface Cluster {
-  readonly folder: string;
-  readonly pgdata: string;
-  readonly password: string;
-  /** The user that runs the server; undefined: ours. */
-  readonly runAs: Ids | undefined;
-  /** The folder of PostgreSQL's programs. */
-  readonly bin: string;
-}
-
-/** A server that answered: its process, its port, and our connection, which holds the lock of the users. */
-interface Server {
-  readonly pid: number;
-  readonly port: number;
-  readonly user: Client;
-}
-
 /**
  * Returns a running server for the data directory: attaches to a running one, or starts it, and creates the cluster at the first
  * start. Throws ConfigurationError when the machine does not allow it, or when the directory was copied, moved or damaged.
@@ -163,8 +145,11 @@ async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T
 
 // The cluster on disk --------------------------------------------------------------------------------------------------------
 
+/** An installation with its folders resolved. */
+type Cluster = Awaited<ReturnType<typeof openCluster>>;
+
 /** The cluster that embedded.json names, or a new one. */
-async function openCluster(dataDirectory: string, binaries: string, log: Log): Promise<Cluster> {
+async function openCluster(dataDirectory: string, binaries: string, log: Log) {
   const file = path.join(dataDirectory, 'embedded.json');
   const home = await fs.realpath(dataDirectory);
   const isRoot = process.getuid?.() === 0;
@@ -177,7 +162,9 @@ async function openCluster(dataDirectory: string, binaries: string, log: Log): P
     );
   }
   const folder = path.resolve(dataDirectory, cluster);
+  /** The user that runs the server; undefined: ours. */
   const runAs = isRoot ? { uid, gid } : undefined;
+  /** The folder of PostgreSQL's programs. */
   const bin = await runnable(binaries, folder, runAs, log);
   const opened = { folder, pgdata: path.join(folder, 'data'), password, runAs, bin };
   if (found === undefined) {
@@ -206,11 +193,7 @@ async function readInstallation(file: string): Promise<Installation | undefined>
 }
 
 /** An empty private folder for a cluster, and who owns it. */
-async function newInstallation(
-  home: string,
-  isRoot: boolean,
-  log: Log,
-): Promise<Pick<Installation, 'cluster' | 'password' | 'uid' | 'gid'>> {
+async function newInstallation(home: string, isRoot: boolean, log: Log) {
   const password = randomBytes(24).toString('base64url');
   const inside = path.join(home, 'postgres');
   await fs.rm(inside, { recursive: true, force: true });
@@ -344,6 +327,9 @@ async function runnable(
 
 // The server -----------------------------------------------------------------------------------------------------------------
 
+/** A server that answered: its process, its port, and our connection, which holds the lock of the users. */
+type Server = NonNullable<Awaited<ReturnType<typeof attach>>>;
+
 /** The server of a cluster: the running one, or a new one on the given port or a free one. */
 async function runningServer(cluster: Cluster, givenPort?: number): Promise<Server> {
   const { folder, pgdata, runAs, bin } = cluster;
@@ -378,7 +364,7 @@ async function runningServer(cluster: Cluster, givenPort?: number): Promise<Serv
 }
 
 /** The server that runs in the cluster, once it answers; undefined when none does. postmaster.pid has one thing a line: pid, folder, start, port. */
-async function attach(cluster: Cluster): Promise<Server | undefined> {
+async function attach(cluster: Cluster) {
   const file = path.join(cluster.pgdata, 'postmaster.pid');
   for (const until = performance.now() + START_S * 1_000; ; await delay(20)) {
     const lines = (await fs.readFile(file, 'utf8').catch(() => '')).split('\n');

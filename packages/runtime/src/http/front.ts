@@ -66,17 +66,14 @@ export function addressKey(address: string): string {
   return `${[...head, ...zeros].slice(0, 4).join(':')}::/64`;
 }
 
-/** What a front can be told later, by its server. */
-const fronts = new WeakMap<Server, { shutOut(socket: Socket): void; letGo(): void }>();
-
 /** Ends all connections of the address that a connection comes from, for a while; those of a believed proxy are left alone. */
 export function shutOut(server: Server, socket: Socket): void {
-  fronts.get(server)?.shutOut(socket);
+  server.emit('shutOut', socket);
 }
 
 /** Ends the connections that are held, because the server closes. */
 export function letGo(server: Server): void {
-  fronts.get(server)?.letGo();
+  server.emit('letGo');
 }
 
 /** Which addresses a listener refuses now, in the form in which Node asks for them. */
@@ -151,14 +148,10 @@ export function openFront(
     response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
     handler(request, response);
   });
-  fronts.set(server, {
-    shutOut(socket) {
-      if (!believes(socket.remoteAddress ?? '')) shut(socket);
-    },
-    letGo() {
-      for (const socket of held) socket.destroy();
-    },
+  server.on('shutOut', (socket: Socket) => {
+    if (!believes(socket.remoteAddress ?? '')) shut(socket);
   });
+  server.on('letGo', () => held.forEach((socket) => socket.destroy()));
   server.maxConnections = limits.connections;
   // Asked before Node makes a socket, which costs the event loop as much again as all else that a refusal takes. http's
   // createServer does not pass this option of net's on.

@@ -85,10 +85,10 @@ export function reread(): void {
   acts.value += 1;
 }
 
-/** The error of a read, announced once and politely. */
-export function Trouble({ error }: { error: string | undefined }) {
+/** An error: of a read, announced once and politely, or (`alert`) of what was pressed. */
+export function Trouble({ error, role }: { error: string | undefined; role?: 'alert' }) {
   return (
-    <p class="trouble" role="status">
+    <p class="trouble" role={role ?? 'status'}>
       {error}
     </p>
   );
@@ -344,9 +344,7 @@ export function Form(props: {
       <button type="submit" class="primary">
         {props.button}
       </button>
-      <p class="trouble" role="alert">
-        {trouble}
-      </p>
+      <Trouble error={trouble} role="alert" />
     </form>
   );
 }
@@ -413,9 +411,7 @@ export function Act(props: ActOf) {
               <textarea name="reason" required maxLength={256} rows={2} />
             </label>
           )}
-          <p class="trouble" role="alert">
-            {trouble}
-          </p>
+          <Trouble error={trouble} role="alert" />
           <div class="buttons">
             <button type="button" disabled={busy} onClick={() => dialog.current?.close()}>
               Not now
