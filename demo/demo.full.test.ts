@@ -2,30 +2,22 @@
  * What can go wrong with `npm start`: ports in use, two demos at once, an early Ctrl-C, a data directory removed while it runs.
  */
 import assert from 'node:assert/strict';
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { processesOf } from '../test/support/left-processes.ts';
+import { assertPortsFree } from './servers.ts';
 
 const entryPoint = path.join(import.meta.dirname, '..', 'bin', 'duebridge.ts');
-/** Offsets of the demo's ports from the first. */
-const offsets = [0, 1, 100, 101, 200];
 
-interface Run {
-  readonly child: ChildProcess;
-  readonly ended: Promise<{ code: number | null; out: string; err: string }>;
-  /** The output so far, once it holds `words`; rejects when the process ends first. */
-  said(words: string): Promise<string>;
-}
-
-function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]): Run {
+function demo(t: TestContext, dataDirectory: string, port: number, ...args: string[]) {
   return start(t, dataDirectory, port, [process.execPath, entryPoint, 'demo', ...args]);
 }
 
-function start(t: TestContext, dataDirectory: string, port: number, command: string[]): Run {
+function start(t: TestContext, dataDirectory: string, port: number, command: string[]) {
   const [program = '', ...args] = command;
   const child = spawn(program, args, {
     cwd: path.join(import.meta.dirname, '..'),
@@ -50,8 +42,9 @@ function start(t: TestContext, dataDirectory: string, port: number, command: str
   return {
     child,
     ended,
-    said: (words) =>
-      new Promise((resolve, reject) => {
+    /** The output so far, once it holds `words`; rejects when the process ends first. */
+    said: (words: string) =>
+      new Promise<string>((resolve, reject) => {
         const listener = (): void => {
           if (!out.includes(words)) return;
           heard.delete(listener);
@@ -77,28 +70,16 @@ async function freeBase(): Promise<number> {
   for (;;) {
     // Below the system's ephemeral ports.
     const base = 10_000 + Math.floor(Math.random() * 20_000);
-    const free = await Promise.all(offsets.map((offset) => isFree(base + offset)));
-    if (free.every(Boolean)) return base;
+    const isFree = await assertPortsFree(base).then(
+      () => true,
+      () => false,
+    );
+    if (isFree) return base;
   }
 }
 
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = createServer();
-    probe.once('error', () => resolve(false));
-    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
-  });
-}
-
-/** Processes whose command line names a folder: the embedded server and what it started. */
-async function processesOf(directory: string): Promise<string[]> {
-  const found: string[] = [];
-  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
-    const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    if (line.includes(`${directory}/postgres`)) found.push(line.replaceAll('\0', ' '));
-  }
-  return found;
-}
+/** Processes that name the folder of the embedded server: that one, and what it started. */
+const processesIn = (directory: string): object[] => processesOf([`${directory}/postgres`]);
 
 test('the link to the console signs in once, on this machine alone', async (t) => {
   const run = demo(t, await folder(t), await freeBase());
@@ -154,7 +135,7 @@ test('of two demos one runs; the other exits with a sentence that says what to d
   assert.match(elsewhere.err, /^duebridge: port \d+ \(platform\) is taken, .* set PORT .*\n$/);
 
   // Its data directory is removed while it runs: it still stops and leaves no server behind.
-  assert.notDeepEqual(await processesOf(directory), []);
+  assert.notDeepEqual(processesIn(directory), []);
   // Again when the server writes a file meanwhile.
   await rm(directory, { recursive: true, force: true, maxRetries: 9 });
   running.child.kill('SIGINT');
@@ -162,7 +143,7 @@ test('of two demos one runs; the other exits with a sentence that says what to d
   // Its last writes may fail; any errors it prints must be sentences.
   assert.ok(code === 0 || code === 1, err);
   assert.doesNotMatch(err, /^ +at /m);
-  assert.deepEqual(await processesOf(directory), []);
+  assert.deepEqual(processesIn(directory), []);
 });
 
 for (const [what, signal, command] of [
@@ -179,7 +160,7 @@ for (const [what, signal, command] of [
     assert.notEqual(code, 0, err);
     assert.match(out, /Stopping/);
     assert.doesNotMatch(out, /from token to the biller/);
-    assert.deepEqual(await processesOf(directory), []);
+    assert.deepEqual(processesIn(directory), []);
   });
 }
 
@@ -194,5 +175,5 @@ test('whoever reads only the first lines of the demo leaves no server behind', a
   await run.said('starting platform');
   run.child.stdout?.destroy();
   await run.ended;
-  assert.deepEqual(await processesOf(directory), []);
+  assert.deepEqual(processesIn(directory), []);
 });

@@ -90,8 +90,6 @@ type Change = Partial<Omit<World, 'partner' | 'plan'>> & { readonly plan?: World
 /** Served under any name. */
 const LOGO = png(64, 64);
 
-const siteFiles = join(import.meta.dirname, 'site');
-
 /** Starts it on a free port, with the files that the build put into `dist`. */
 export async function startScriptedFlow(dist: string) {
   const worlds = new Map<string, World>();
@@ -162,10 +160,7 @@ export async function startScriptedFlow(dist: string) {
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
-    const what = await flow.wire?.(seen.path);
-    if (what === 'hang') return;
-    if (what === 'cut') return void response.destroy();
-    if (what !== undefined) return refuse(response, what);
+    if (isTrouble(await flow.wire?.(seen.path), response)) return;
     if (seen.path.startsWith('/v1/')) return flowApi(seen, response);
     const world = worldOf(seen.path);
     if (world && (await trouble(world, 'page', response))) return;
@@ -199,25 +194,16 @@ export async function startScriptedFlow(dist: string) {
     const operation = operationOf(seen);
     if (await trouble(world, operation, response)) return;
     if (!session || session.ended) return refuse(response, 'SESSION_EXPIRED');
-    const newest = world.payments.at(-1);
-    switch (operation) {
-      case 'read': {
-        return json(response, 200, readAnswer(world, session.id));
-      }
-      case 'pay': {
-        const asked = JSON.parse(seen.body) as FlowPaymentRequest;
-        if (asked.platform_payment_id === realId(world)) start(world, asked);
-        return json(response, 200, world.payments.at(-1));
-      }
-      case 'payment':
-        if (!newest) return refuse(response, 'PAYMENT_NOT_FOUND');
-        if (newest.progress === 'sending') for (const step of world.outcome) world.change(step);
-        return json(response, 200, world.payments.at(-1));
-      case 'page':
-      case 'token':
-      case 'exchange':
-        return refuse(response, 'NOT_FOUND');
+    if (operation === 'read') return json(response, 200, readAnswer(world, session.id));
+    if (operation === 'pay') {
+      const asked = JSON.parse(seen.body) as FlowPaymentRequest;
+      if (asked.platform_payment_id === realId(world)) start(world, asked);
+    } else {
+      const newest = world.payments.at(-1);
+      if (!newest) return refuse(response, 'PAYMENT_NOT_FOUND');
+      if (newest.progress === 'sending') for (const step of world.outcome) world.change(step);
     }
+    return json(response, 200, world.payments.at(-1));
   }
 
   function readAnswer(world: World, session_id: string): FlowSession {
@@ -256,12 +242,7 @@ export async function startScriptedFlow(dist: string) {
     response: ServerResponse,
   ): Promise<boolean> {
     world.counts[name] += 1;
-    const what = await world.plan[name]?.(world.counts[name]);
-    if (what === undefined) return false;
-    if (what === 'hang') return true;
-    if (what === 'cut') response.destroy();
-    else refuse(response, what);
-    return true;
+    return isTrouble(await world.plan[name]?.(world.counts[name]), response);
   }
 
   /** The partner's site: its own page, its own script, its own backend; the strictest policy there is. */
@@ -275,20 +256,19 @@ export async function startScriptedFlow(dist: string) {
       world.tokens.push(token);
       return json(response, 200, { token });
     }
-    if (url.pathname.startsWith('/npm/')) {
-      return send(response, 200, join(dist, url.pathname.slice(1)), {});
-    }
+    if (url.pathname.startsWith('/npm/')) return send(response, join(dist, url.pathname));
     const extra = files.get(url.pathname);
     if (extra !== undefined) {
       response.writeHead(200, { 'content-type': 'text/javascript; charset=utf-8' });
       return void response.end(extra);
     }
-    if (url.pathname === '/site.js') return send(response, 200, join(siteFiles, 'site.js'), {});
+    if (['/site.js', '/hostile.js'].includes(url.pathname))
+      return send(response, join(import.meta.dirname, 'site', url.pathname));
     if (url.pathname === '/hostile') {
-      return html(response, "default-src 'none'; script-src 'self'", '/hostile.js');
-    }
-    if (url.pathname === '/hostile.js') {
-      return send(response, 200, join(siteFiles, 'hostile.js'), {});
+      const policy = "default-src 'none'; script-src 'self'";
+      response.writeHead(200, { 'content-type': 'text/html', 'content-security-policy': policy });
+      const frame = '<!doctype html><title>A frame</title><script src="/hostile.js"></script>';
+      return void response.end(frame);
     }
     const frames = [payOrigin, ...url.searchParams.getAll('frame')].join(' ');
     const reports = url.searchParams.has('reports');
@@ -383,7 +363,7 @@ function beforeTag(partner: string | undefined): string {
   return partner === undefined ? '' : `<script src="/before.js?${partner}"></script>`;
 }
 
-function operationOf({ method, path }: Seen): Operation {
+function operationOf({ method, path }: Seen): 'read' | 'pay' | 'payment' {
   if (path === '/v1/flow/session') return 'read';
   if (path === '/v1/flow/payments' && method === 'POST') return 'pay';
   return 'payment';
@@ -401,34 +381,23 @@ function refuse(response: ServerResponse, code: ErrorCode): void {
   json(response, status, { code, message });
 }
 
-function html(response: ServerResponse, policy: string, script: string): void {
-  response.writeHead(200, { 'content-type': 'text/html', 'content-security-policy': policy });
-  response.end(`<!doctype html><title>A frame</title><script src="${script}"></script>`);
+/** Carries out a trouble; true when that was the answer. */
+function isTrouble(what: Trouble | undefined, response: ServerResponse): boolean {
+  if (what === 'cut') response.destroy();
+  else if (what !== 'hang' && what !== undefined) refuse(response, what);
+  return what !== undefined;
 }
 
-const TYPES: Record<string, string> = {
-  js: 'text/javascript',
-  css: 'text/css',
-  json: 'application/json',
-};
-
-/** Sends a file as the platform does: compressed. Every browser of these tests takes that. */
-function send(
-  response: ServerResponse,
-  status: number,
-  file: string,
-  headers: Record<string, string>,
-): void {
+/** Sends a script as the platform does: compressed. Every browser of these tests takes that. */
+function send(response: ServerResponse, file: string): void {
   let body: Buffer;
   try {
     body = readFileSync(file);
   } catch {
     return refuse(response, 'NOT_FOUND');
   }
-  const type = TYPES[file.slice(file.lastIndexOf('.') + 1)] ?? 'text/plain';
-  response.writeHead(status, {
-    ...headers,
-    'content-type': `${type}; charset=utf-8`,
+  response.writeHead(200, {
+    'content-type': 'text/javascript; charset=utf-8',
     'content-encoding': 'gzip',
     'x-content-type-options': 'nosniff',
   });

@@ -37,7 +37,8 @@ export async function endProcessesOf(
   return left.map(({ program }) => program);
 }
 
-function processesOf(folders: readonly string[]): { pid: number; program: string }[] {
+/** The processes of this user that name one of these folders, in their environment or among their arguments. */
+export function processesOf(folders: readonly string[]): { pid: number; program: string }[] {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc').flatMap((name) => {
     const pid = Number(name);

@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { ConfigurationError } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
-import { migrate, type Migrations } from './migrations.ts';
+import { migrate } from './migrations.ts';
 import { openDatabase, sqlState, type Database } from './postgres.ts';
 import { emptyDatabase, testServer } from '../test/testing.ts';
 
@@ -67,52 +67,47 @@ test('eight processes that start at once migrate once, and a later one changes n
 });
 
 test('a changed, a missing, a misnamed or a failing migration stops the start and leaves the database as it was', async (t) => {
-  const { database } = await openEmpty(t);
-  const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
-  t.after(() => rm(folder, { recursive: true }));
-  await cp(migrations.directory, folder, { recursive: true });
-  const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
-  await migrate(database, here);
-
-  await writeFile(
-    path.join(folder, '003-bad.sql'),
-    'CREATE TABLE test_ground.half (); SELECT 1 / 0;',
-  );
+  const { database, here, add, remove } = await migrated(t);
+  await add('003-bad.sql', 'CREATE TABLE test_ground.half (); SELECT 1 / 0;');
   await assert.rejects(migrate(database, here), (error) => sqlState(error) === '22012');
   const [half] = await database.query(`SELECT to_regclass('test_ground.half') AS half`);
   assert.deepEqual(half, { half: null });
-  await rm(path.join(folder, '003-bad.sql'));
+  await remove('003-bad.sql');
 
-  await writeFile(path.join(folder, '3-short.sql'), 'SELECT 1');
+  await add('3-short.sql', 'SELECT 1');
   await assert.rejects(migrate(database, here), ConfigurationError);
-  await rm(path.join(folder, '3-short.sql'));
+  await remove('3-short.sql');
 
-  await writeFile(path.join(folder, '002-note.sql'), 'SELECT 1');
+  await add('002-note.sql', 'SELECT 1');
   await assert.rejects(migrate(database, here), ConfigurationError);
-  await rm(path.join(folder, '002-note.sql'));
+  await remove('002-note.sql');
   // Additive, so the version that lacks it goes on; the first is not.
   assert.deepEqual(await migrate(database, here), []);
-  await rm(path.join(folder, '001-payment.sql'));
+  await remove('001-payment.sql');
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
 
 // Under way ------------------------------------------------------------------------------------------------------------------
 
 /** A database with the fixture's tables, and a folder of migrations to which a test adds. */
-async function migrated(t: TestContext): Promise<{
-  database: Database;
-  url: string;
-  here: Migrations;
-  add: (name: string, text: string) => Promise<void>;
-}> {
+async function migrated(t: TestContext) {
   const { database, url } = await openEmpty(t);
   const folder = await mkdtemp(path.join(tmpdir(), 'duebridge-migrations-'));
   t.after(() => rm(folder, { recursive: true }));
   await cp(migrations.directory, folder, { recursive: true });
   const here = { schema: 'test_ground', directory: pathToFileURL(folder) };
   await migrate(database, here);
-  return { database, url, here, add: (name, text) => writeFile(path.join(folder, name), text) };
+  return {
+    database,
+    url,
+    here,
+    add: (name: string, text: string) => writeFile(path.join(folder, name), text),
+    remove: (name: string) => rm(path.join(folder, name)),
+  };
 }
+
+const AMOUNTS =
+  '-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY month_amount ON test_ground.month (amount);\n';
 
 /** A log whose warnings and notes a test can wait for. */
 function heardLog(): { log: Log; heard: (words: string) => Promise<void> } {
@@ -268,10 +263,7 @@ test('an index of a partitioned table is built on one partition after the other 
      CREATE INDEX month_2_amount ON test_ground.month_2 (amount);
      UPDATE pg_catalog.pg_index SET indisvalid = false WHERE indexrelid = 'test_ground.month_2_amount'::regclass`,
   );
-  await add(
-    '003-amounts.sql',
-    `-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY month_amount ON test_ground.month (amount);\n`,
-  );
+  await add('003-amounts.sql', AMOUNTS);
   const { log, heard } = heardLog();
   const begun = heard('building an index; writes continue');
   const written = await database.transaction(async (tx) => {
@@ -303,10 +295,7 @@ test('an index that is attached to that of its partitioned table waits for a lon
      CREATE INDEX month_amount ON ONLY test_ground.month (amount);
      CREATE INDEX month_1_amount ON test_ground.month_1 (amount)`,
   );
-  await add(
-    '003-amounts.sql',
-    `-- additive\n-- concurrently\nCREATE INDEX CONCURRENTLY month_amount ON test_ground.month (amount);\n`,
-  );
+  await add('003-amounts.sql', AMOUNTS);
   const { log, heard } = heardLog();
   const gaveUpOnce = heard('migration is waiting for a busy table');
   const written = await database.transaction(async (tx) => {
