@@ -117,12 +117,7 @@ async function openBehind(options: PartnerKitOptions) {
   const log =
     options.log ??
     createLogger({ name: 'duebridge partner kit', level: 'warn', privateKeys: singleHeaders });
-  const app = createServer({
-    log,
-    ...(clock === undefined ? undefined : { clock }),
-    ...(metrics === undefined ? undefined : { metrics }),
-    singleHeaders,
-  });
+  const app = createServer({ log, clock, metrics, singleHeaders });
   app.addHook('preParsing', (request, _reply, payload, done) => {
     const raw: KitRequest = request.raw;
     if (!raw.readableDidRead) done(null, payload);

@@ -4,18 +4,13 @@ import type { Log } from './log.ts';
 import { onStopRequest } from './stop-request.ts';
 import { sendSpans } from './tracing.ts';
 
-/** A started service. */
-export interface Service {
-  /** Stops accepting, finishes or hands over the work in progress, closes. Called once. */
-  stop(): Promise<void>;
-}
-
 /** How to run. */
 export interface RunOptions {
   log: Log;
   /** DUEBRIDGE_ variables that this version does not know; logged, because one may be misspelt. */
   unknownVariables?: readonly string[];
-  start(): Promise<Service>;
+  /** `stop` stops accepting, finishes or hands over the work in progress, closes; it is called once. */
+  start(): Promise<{ stop(): Promise<void> }>;
   /** Time limit of a stop in milliseconds; default 10,000 (F82), after which a container host kills. */
   stopTimeoutMs?: number;
 }
@@ -61,7 +56,7 @@ export async function runService(options: RunOptions): Promise<void> {
   for (const variable of options.unknownVariables ?? []) {
     log.warn({ variable }, 'unknown variable');
   }
-  let service: Service;
+  let service: Awaited<ReturnType<RunOptions['start']>>;
   try {
     service = await options.start();
   } catch (error) {

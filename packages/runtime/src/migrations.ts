@@ -46,7 +46,7 @@ const MAX_ATTEMPTS = 200;
 export interface MigrateOptions {
   log?: Log;
   /** Whether to apply what is missing; default true. */
-  apply?: boolean;
+  apply?: boolean | undefined;
   /** How long it waits for a lock while everybody else queues behind it, in milliseconds; default 2,000. */
   lockTimeoutMs?: number;
   /** Pause between attempts in milliseconds; default 2,000: at least as long as the others had to wait. */

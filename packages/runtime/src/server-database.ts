@@ -61,7 +61,13 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     for (const one of closers.splice(0).toReversed()) await one();
   };
   try {
-    const url = databaseUrl ?? (await embeddedUrl(options, log, closers));
+    let url = databaseUrl;
+    if (url === undefined) {
+      const dataDirectory = options.dataDirectory ?? defaultDataDirectory();
+      const embedded = await startEmbeddedPostgres({ dataDirectory, log });
+      closers.push(() => embedded.stop());
+      url = await ensureDatabase(embedded.url, `duebridge_${server}`);
+    }
     const database = openDatabase({
       url,
       applicationName: `duebridge ${server}`,
@@ -81,10 +87,7 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     if (warning !== undefined) log.warn({}, warning);
     if (migrations === undefined) return { database, url, applied: [], warning, close };
     if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
-    const applied = await migrate(database, migrations, {
-      log,
-      ...(options.migrate === undefined ? {} : { apply: options.migrate }),
-    });
+    const applied = await migrate(database, migrations, { log, apply: options.migrate });
     if (options.secrets !== undefined) {
       const deployment_id = await checkDeployment(database, migrations.schema, options.secrets);
       log.info({ deployment_id }, 'database opened');
@@ -124,17 +127,6 @@ async function waitFor(database: Database, waitMs: number, log: Log): Promise<vo
 function isDown(error: unknown): boolean {
   const state = sqlState(error) ?? '';
   return error instanceof DatabaseUnavailable && (state === '' || /^(57P|53300)/.test(state));
-}
-
-async function embeddedUrl(
-  options: ServerDatabaseOptions,
-  log: Log,
-  closers: (() => Promise<void>)[],
-): Promise<string> {
-  const dataDirectory = options.dataDirectory ?? defaultDataDirectory();
-  const embedded = await startEmbeddedPostgres({ dataDirectory, log });
-  closers.push(() => embedded.stop());
-  return ensureDatabase(embedded.url, `duebridge_${options.server}`);
 }
 
 /**

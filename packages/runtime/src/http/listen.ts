@@ -23,32 +23,25 @@ const BACKLOG = 4_096;
  * and for an address that this machine does not have.
  */
 export async function listen(app: FastifyInstance, at: ListenAt): Promise<string> {
-  const { host, port } = at;
+  const { host, port, variables = '' } = at;
   try {
     await app.listen({ host, port, backlog: BACKLOG });
   } catch (error) {
-    const sentence = whyNot(error, at);
+    const noAddress = `this machine has no address ${host}: set ${variables}HOST to one it has, such as 127.0.0.1`;
+    const sentences: Readonly<Record<string, string>> = {
+      EADDRINUSE: `port ${port} of ${host} is taken: stop the program that uses it, or set ${variables}PORT to another one`,
+      EACCES: `port ${port} of ${host} may not be opened by this user: set ${variables}PORT to one above 1023`,
+      EADDRNOTAVAIL: noAddress,
+      ENOTFOUND: noAddress,
+      EAI_AGAIN: noAddress,
+      EINVAL: noAddress,
+    };
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    const sentence = sentences[code];
     throw sentence === undefined ? error : new ConfigurationError(sentence, { cause: error });
   }
   const { port: bound } = app.server.address() as AddressInfo;
   // A client cannot connect to a wildcard address, so the URL needs another host.
   const shown = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
   return `http://${shown.includes(':') ? `[${shown}]` : shown}:${bound}`;
-}
-
-function whyNot(error: unknown, at: ListenAt): string | undefined {
-  const { host, port, variables = '' } = at;
-  switch (error instanceof Error && 'code' in error ? error.code : undefined) {
-    case 'EADDRINUSE':
-      return `port ${port} of ${host} is taken: stop the program that uses it, or set ${variables}PORT to another one`;
-    case 'EACCES':
-      return `port ${port} of ${host} may not be opened by this user: set ${variables}PORT to one above 1023`;
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-    case 'EAI_AGAIN':
-    case 'EINVAL':
-      return `this machine has no address ${host}: set ${variables}HOST to one it has, such as 127.0.0.1`;
-    default:
-      return undefined;
-  }
 }

@@ -68,10 +68,7 @@ export function mount<const R extends Route>(
   app.route({
     method: route.method,
     url: path.replaceAll(/\{([a-z_]+)\}/g, ':$1'),
-    config: {
-      ...(route.bodyType === undefined ? undefined : { bodyType: route.bodyType }),
-      oauthErrors: route.oauthErrors ?? false,
-    },
+    config: { bodyType: route.bodyType, oauthErrors: route.oauthErrors ?? false },
     ...(isJson ? { schema: { response: { 200: serialisable(route.reply) } } } : undefined),
     ...(before === undefined
       ? undefined

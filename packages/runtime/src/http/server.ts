@@ -23,7 +23,7 @@ import { believing, FRONT_LIMITS, LOOPBACK, openFront } from './front.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** Media type of the body the route takes; undefined: JSON. */
-    bodyType?: string;
+    bodyType?: string | undefined;
     /** Errors in the form of RFC 6749. */
     oauthErrors?: boolean;
   }
@@ -49,8 +49,8 @@ const defaultLimits = {
 /** The options of a server. */
 export interface ServerOptions {
   log?: Log;
-  clock?: Clock;
-  metrics?: Metrics;
+  clock?: Clock | undefined;
+  metrics?: Metrics | undefined;
   limits?: Partial<typeof defaultLimits>;
   /**
    * Addresses and networks of proxies: `X-Forwarded-For` and `X-Forwarded-Proto` are read from these alone, `Forwarded` from nobody:

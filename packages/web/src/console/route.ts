@@ -43,19 +43,17 @@ export function link(...path: readonly string[]): string {
   return [BASE, ...path.map(encodeURIComponent)].join('/');
 }
 
-/** Keeps a value with this history entry, where Back finds it again. */
-function keepHere(change: Readonly<Record<string, string>>): void {
-  history.replaceState({ ...stateOf(), ...change, operator_id: self.value?.operator_id }, '');
-}
-
 /** What was kept with this history entry. */
 export const keptHere = (name: string): string | undefined => stateOf()[name];
 
 /** Goes to an address of the console, with filters that identify a person or without. */
 export function go(to: string, state: Readonly<Record<string, string>> = {}): void {
   if (to === address.value && JSON.stringify(state) === JSON.stringify(personal.value)) return;
-  keepHere({ scroll: String(Math.round(scrollY)) });
-  history.pushState({ ...state, operator_id: self.value?.operator_id }, '', to);
+  const operator_id = self.value?.operator_id;
+  // Back finds the place in this page again.
+  const scroll = String(Math.round(scrollY));
+  history.replaceState({ ...stateOf(), scroll, operator_id }, '');
+  history.pushState({ ...state, operator_id }, '', to);
   address.value = to;
   entry.value = history.state;
   scrollTo(0, 0);
