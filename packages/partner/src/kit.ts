@@ -32,7 +32,7 @@ import {
   type BillerRules,
   type FinalOutcome,
 } from './account-system.ts';
-import { Applier, type KitHealth } from './apply.ts';
+import { Applier } from './apply.ts';
 import { openAuthenticator, type AuthOptions } from './auth.ts';
 import type { EndedByHand } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
@@ -178,7 +178,7 @@ function kitOf({ accounts, applier }: Stages) {
       return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
     /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
-    get health(): KitHealth {
+    get health() {
       return applier.health;
     },
   };

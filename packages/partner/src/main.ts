@@ -50,11 +50,6 @@ Exit codes: 0 done, 1 failed, 2 configuration, 3 usage.`,
   return partner;
 }
 
-interface ServeOptions {
-  readonly migrate: boolean;
-  readonly accountsUrl?: string;
-}
-
 /** `serve` and `migrate`. The server's modules are loaded only when one is started. */
 function addServing(partner: Command, terminal: Terminal): void {
   partner
@@ -66,7 +61,7 @@ function addServing(partner: Command, terminal: Terminal): void {
       '--accounts-url <url>',
       'an account service of your own (DUEBRIDGE_PARTNER_ACCOUNTS_URL)',
     )
-    .action(async (options: ServeOptions) => {
+    .action(async (options: { migrate: boolean; accountsUrl?: string }) => {
       const [{ createLogger, runService }, { readPartnerConfig }, { startPartner }] =
         await Promise.all([
           import('@duebridge/runtime'),

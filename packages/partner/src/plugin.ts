@@ -27,9 +27,10 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
   app.addHook('onReady', (done) => {
     // Fastify prefers a route with a parameter to our wildcard and would silently take requests from the kit. A path without one is a
     // route of ours, which Fastify lets nobody declare again.
-    const taken = served.find(
-      ({ method, path }) => path.includes('{') && app.hasRoute({ method, url: colons(path) }),
-    );
+    const taken = served.find(({ method, path }) => {
+      const url = path.replaceAll(/\{([a-z_]+)\}/g, ':$1');
+      return url !== path && app.hasRoute({ method, url });
+    });
     if (!taken) done();
     else {
       const { method, path } = taken;
@@ -61,8 +62,4 @@ async function registerKit(app: FastifyInstance, options: PartnerKitOptions): Pr
     }
     done();
   });
-}
-
-function colons(path: string): string {
-  return path.replaceAll(/\{([a-z_]+)\}/g, ':$1');
 }

@@ -111,7 +111,10 @@ function App(props: {
       document.addEventListener('keydown', (event) => event.key === 'Escape' && flow.close());
     }
   }, []);
-  useLayoutEffect(() => speak(words), [words]);
+  useLayoutEffect(() => {
+    document.documentElement.lang = words.tag;
+    document.title = words.say('page_title');
+  }, [words]);
 
   // The first screen does not take the focus, which would pull it out of the site's page. Later screens do, and only if the focus
   // is already in this page, or was on what this screen replaces: the customer may be looking at another window. Before the paint, so
@@ -124,7 +127,9 @@ function App(props: {
   useLayoutEffect(() => {
     if (name === undefined || shown.current === place) return;
     if (shown.current === '') site.send({ type: 'ready', version: DUEBRIDGE_VERSION });
-    else if (held || document.hasFocus()) focusScreen();
+    // On the field of an amount the customer types at once; any other screen is read from its title.
+    else if (held || document.hasFocus())
+      (document.getElementById('amount') ?? document.getElementById('title'))?.focus();
     if (!shown.current.startsWith(`${name} `)) site.send({ type: 'screen', name });
     scrollTo(0, 0);
     shown.current = place;
@@ -181,11 +186,6 @@ function refuseEcho(press: MouseEvent, before: MouseEvent | undefined): MouseEve
   press.preventDefault();
   press.stopPropagation();
   return before;
-}
-
-/** On the field of an amount the customer types at once; any other screen is read from its title. */
-function focusScreen(): void {
-  (document.getElementById('amount') ?? document.getElementById('title'))?.focus();
 }
 
 /**
@@ -307,11 +307,6 @@ function Announcer({ text, isLast }: { readonly text: string; readonly isLast: b
       {said}
     </p>
   );
-}
-
-function speak(words: Language): void {
-  document.documentElement.lang = words.tag;
-  document.title = words.say('page_title');
 }
 
 /** Applies it over the biller's own colour; returns what could not be applied. */
