@@ -47,19 +47,6 @@ export interface KeyOptions {
 /** How the operations are protected. */
 export type AuthOptions = OAuthOptions | KeyOptions;
 
-/** Decides who may call. */
-export interface Authenticator {
-  /** The one caller: stored with its payments and in the audit, and never read to decide anything. */
-  readonly client_id: string;
-  /** Refuses with UNAUTHORIZED or INSUFFICIENT_SCOPE; else the caller may do what the scope covers. */
-  authenticate(headers: IncomingHttpHeaders, scope: Scope): Promise<void>;
-  /**
-   * Issues an access token; absent with a static key. Throws OAuthRefusal, or Refusal TOO_MANY_REQUESTS to a caller that tries too many
-   * secrets or requests too many tokens.
-   */
-  readonly issue?: (form: AccessTokenRequest) => Promise<AccessTokenReply>;
-}
-
 /** Life of an access token in seconds: the interface's sample. */
 const TOKEN_SECONDS = 3_600;
 /** Tokens kept in memory; a platform uses one for each of its processes. */
@@ -77,10 +64,13 @@ const issues = { perSecond: 10, burst: 200 };
 /** The name of the caller where a static key protects the operations. */
 const KEY_HOLDER = 'static-key';
 
-/** Creates the authenticator. Throws ConfigurationError when the options are not usable. */
+/**
+ * Creates what decides who may call. Its `client_id` is the one caller: stored with its payments and in the audit, and never read to decide
+ * anything. Throws ConfigurationError when the options are not usable.
+ */
 export function openAuthenticator(
   options: Pick<KitContext, 'database' | 'clock'> & { readonly auth: AuthOptions },
-): Authenticator {
+) {
   const { auth } = options;
   return auth.method === 'oauth' ? oauthAuthenticator(auth, options) : keyAuthenticator(auth);
 }
@@ -91,7 +81,7 @@ export function openAuthenticator(
 const UNUSABLE_HEADERS =
   /^(host|connection|cookie|content-.*|transfer-encoding|te|trailer|upgrade|expect|prefer|forwarded|via|x-forwarded-.*|x-request-id|accept.*|date)$/i;
 
-function keyAuthenticator(options: KeyOptions): Authenticator {
+function keyAuthenticator(options: KeyOptions) {
   const header = options.header.toLowerCase();
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(header) || UNUSABLE_HEADERS.test(header)) {
     throw new ConfigurationError('the header of the static key must be an ordinary header name');
@@ -104,7 +94,9 @@ function keyAuthenticator(options: KeyOptions): Authenticator {
     });
   return {
     client_id: KEY_HOLDER,
-    async authenticate(headers) {
+    issue: undefined,
+    /** Refuses with UNAUTHORIZED. */
+    async authenticate(headers: IncomingHttpHeaders): Promise<void> {
       // The whole value, byte for byte: `Bearer KEY` is not the key (KY2, decision 15).
       const given = headers[header];
       if (typeof given !== 'string') throw unauthorized();
@@ -172,7 +164,7 @@ const forgetStatement = sql(`
 function oauthAuthenticator(
   { client_id, secrets }: OAuthOptions,
   { database, clock }: Pick<KitContext, 'database' | 'clock'>,
-): Authenticator {
+) {
   if (!/^[\u0020-\u007e]{1,128}$/.test(client_id)) {
     throw new ConfigurationError('a client_id must be 1 to 128 printable ASCII characters');
   }
@@ -199,7 +191,8 @@ function oauthAuthenticator(
 
   return {
     client_id,
-    async authenticate(headers, scope) {
+    /** Refuses with UNAUTHORIZED or INSUFFICIENT_SCOPE; else the caller may do what the scope covers. */
+    async authenticate(headers: IncomingHttpHeaders, scope: Scope): Promise<void> {
       const token = bearerToken(headers.authorization);
       const found = await known.get(token, () => look(token));
       if (!found || clock.monotonic() >= found.expiresAt) throw invalidToken();
@@ -210,7 +203,8 @@ function oauthAuthenticator(
       }
     },
 
-    async issue(form) {
+    /** Issues an access token. Throws OAuthRefusal, or Refusal TOO_MANY_REQUESTS for too many wrong secrets or too many tokens. */
+    issue: async (form: AccessTokenRequest): Promise<AccessTokenReply> => {
       // Both are compared whatever the other is, so that timing reveals nothing.
       const secret = sha256(form.client_secret ?? '');
       const isRight = isOneOf(secret, digests);

@@ -38,13 +38,9 @@ export function createMetrics(options: { processFigures?: boolean } = {}) {
         help,
         labelNames,
         registers,
-        ...(collect === undefined
-          ? undefined
-          : {
-              collect() {
-                this.set(collect());
-              },
-            }),
+        collect() {
+          if (collect !== undefined) this.set(collect());
+        },
       }),
     /** `buckets` in the unit of the name, mostly seconds. */
     histogram: (

@@ -6,11 +6,7 @@ import { Refusal } from '@duebridge/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** A file as it is sent. */
-export interface Asset {
-  readonly type: string;
-  readonly plain: Buffer;
-  readonly gzip: Buffer;
-}
+export type Asset = Awaited<ReturnType<typeof toAsset>>;
 
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -20,7 +16,7 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** An asset of these bytes; the type follows from the name. */
-export async function toAsset(name: string, plain: Buffer): Promise<Asset> {
+export async function toAsset(name: string, plain: Buffer) {
   const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
   return { type, plain, gzip: await promisify(gzip)(plain, { level: 9 }) };
 }
