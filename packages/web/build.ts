@@ -51,20 +51,7 @@ export interface Release {
 }
 
 /** `dist/manifest.json`: what the platform serves. */
-export interface Manifest {
-  readonly version: string;
-  readonly sdk: Release['sdk'];
-  readonly flow: {
-    readonly html: string;
-    readonly assets: readonly string[];
-    /** What the page's policy has to name, so that its style and the script of its first bytes may run. */
-    readonly first_style: string;
-    readonly first_script: string;
-  };
-  readonly console: { readonly html: string; readonly assets: readonly string[] };
-  /** Every release so far, oldest first: what a partner may have pinned, and what such an SDK may meet. */
-  readonly releases: readonly Release[];
-}
+export type Manifest = Awaited<ReturnType<typeof buildWeb>>;
 
 /** A built file. */
 interface Built {
@@ -85,7 +72,7 @@ export async function buildWeb(
   folder = join(here, 'dist'),
   released = join(here, 'released'),
   as = version,
-): Promise<Manifest> {
+) {
   const words = Object.entries(WORDS).map(([tag, catalogue]) => {
     const text = JSON.stringify(catalogue);
     return { tag, name: `words-${tag}-${hash('sha256', text, 'hex').slice(0, 8)}.json`, text };
@@ -134,16 +121,18 @@ export async function buildWeb(
   for (const { text } of words) checkSize('words', text);
 
   const before = readReleases(released);
-  const manifest: Manifest = {
+  const manifest = {
     version: as,
     sdk: { file: sdk.js.name, sri: integrity(sdk.js.text) },
     flow: {
       html: 'flow.html',
       assets: [page.js, ...words].map(({ name }) => name),
+      /** What the page's policy has to name, so that its style and the script of its first bytes may run. */
       first_style: policyHash(style),
       first_script: policyHash(first.js.text),
     },
     console: { html: 'console.html', assets: [operators.js.name, operators.css.name] },
+    /** Every release so far, oldest first: what a partner may have pinned, and what such an SDK may meet. */
     releases: before.releases,
   };
   const inFolder = (name: string, files: readonly Built[]): [string, string][] =>
