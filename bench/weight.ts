@@ -25,20 +25,24 @@ const PAYMENTS_OF_AN_ACCOUNT = 36;
 const LEAVING = ['tokens', 'sessions', 'customers', 'mails', 'attempts'];
 const PARTNER_KEY = 'the-key-that-the-biller-chose';
 
-/** Sizes of all tables of a schema, after a vacuum. */
-async function sizes(books: Database, schema: string): Promise<Size[]> {
+async function vacuum(books: Database, what: string): Promise<void> {
   await books.withConnection(async (connection) => {
     await connection.query('SET statement_timeout = 0');
-    await connection.query('VACUUM ANALYZE');
+    await connection.query(`VACUUM ${what}`);
   });
-  return sizesOf(books, schema);
+}
+
+/** Sizes of all tables of a side, after a vacuum. */
+async function sizes(books: Database, side: 'platform' | 'partner'): Promise<Size[]> {
+  await vacuum(books, 'ANALYZE');
+  return sizesOf(books, `duebridge_${side}`);
 }
 
 /** Prints what each table has grown by a payment. Gives the sum of those that stay, and of those that leave, in bytes a payment. */
-function print(schema: string, before: readonly Size[], now: readonly Size[]) {
+async function print(books: Database, side: 'platform' | 'partner', before: readonly Size[]) {
   const sum = { staying: 0, leaving: 0 };
-  console.log(`${schema}: bytes a payment      rows    table  indexes`);
-  for (const { table, rows, heap, indexes } of now) {
+  console.log(`duebridge_${side}: bytes a payment      rows    table  indexes`);
+  for (const { table, rows, heap, indexes } of await sizes(books, side)) {
     const was = before.find((one) => one.table === table);
     const grown = [heap - (was?.heap ?? 0), indexes - (was?.indexes ?? 0)] as const;
     const [inTable, inIndexes] = grown.map((bytes) => bytes / payments) as [number, number];
@@ -63,10 +67,8 @@ try {
   await partner.importAccounts(`biller_id,account_id,status,amount_due\n${rows.join('')}`);
   const platform = await sides.platform();
   const client = await platform.register(gasCompany(partner.server.url, PARTNER_KEY));
-  const before = await Promise.all([
-    sizes(platform.books, 'duebridge_platform'),
-    sizes(partner.books, 'duebridge_partner'),
-  ]);
+  const ourBefore = await sizes(platform.books, 'platform');
+  const theirBefore = await sizes(partner.books, 'partner');
   // A run makes in minutes what a table sees in weeks: autovacuum looks as often in relation to it, and decides by the rule that it always has.
   for (const books of [platform.books, partner.books]) {
     await books.query(`ALTER SYSTEM SET autovacuum_naptime = '1s'`);
@@ -92,30 +94,15 @@ try {
     if (left?.n === 0) break;
     await delay(250);
   }
-  const young = print(
-    'duebridge_platform',
-    before[0],
-    await sizes(platform.books, 'duebridge_platform'),
-  );
+  const young = await print(platform.books, 'platform', ourBefore);
   // The customers' time is over: the sweeper takes them and their visits. Later visits fill the room that these leave.
   await platform.books.query(
     `UPDATE duebridge_platform.customers SET erase_after = now() - interval '1 minute'`,
   );
   await forget(platform.books);
-  await platform.books.withConnection(async (connection) => {
-    await connection.query('SET statement_timeout = 0');
-    await connection.query('VACUUM FULL duebridge_platform.flow_payments');
-  });
-  const ours = print(
-    'duebridge_platform',
-    before[0],
-    await sizes(platform.books, 'duebridge_platform'),
-  );
-  const theirs = print(
-    'duebridge_partner',
-    before[1],
-    await sizes(partner.books, 'duebridge_partner'),
-  );
+  await vacuum(platform.books, 'FULL duebridge_platform.flow_payments');
+  const ours = await print(platform.books, 'platform', ourBefore);
+  const theirs = await print(partner.books, 'partner', theirBefore);
   const bytes = { figure: 'F13', unit: 'bytes' };
   const figure = (what: string, value: number, target?: string) =>
     report({ ...bytes, what, value: Math.round(value), ...(target && { target }) });
