@@ -2,6 +2,7 @@
 import { ERRORS, Refusal, type ErrorCode, type OAuthErrorCode } from '@duebridge/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { DatabaseUnavailable, messageOf } from '../errors.ts';
 import type { Log } from '../log.ts';
@@ -127,12 +128,6 @@ export function answerBrokenRequest(error: Error & { code?: string }, socket: So
 }
 
 /** Whether an answer is already being sent on this connection: Node's own handler tests the same field. */
-function hasBegunAnswer(socket: Socket): boolean {
-  const message: unknown = '_httpMessage' in socket ? socket._httpMessage : undefined;
-  return (
-    typeof message === 'object' &&
-    message !== null &&
-    'headersSent' in message &&
-    message.headersSent === true
-  );
+function hasBegunAnswer(socket: Socket & { _httpMessage?: ServerResponse | null }): boolean {
+  return socket._httpMessage?.headersSent === true;
 }

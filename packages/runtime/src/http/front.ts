@@ -76,20 +76,6 @@ export function letGo(server: Server): void {
   server.emit('letGo');
 }
 
-/** Which addresses a listener refuses now, in the form in which Node asks for them. */
-class Refusing extends BlockList {
-  readonly #refuses: (address: string) => boolean;
-
-  constructor(refuses: (address: string) => boolean) {
-    super();
-    this.#refuses = refuses;
-  }
-
-  override check(address: unknown): boolean {
-    return this.#refuses(String(address));
-  }
-}
-
 /** Opens a server for a handler. `now` is a monotonic clock. */
 export function openFront(
   handler: RequestListener,
@@ -154,8 +140,8 @@ export function openFront(
   server.on('letGo', () => held.forEach((socket) => socket.destroy()));
   server.maxConnections = limits.connections;
   // Asked before Node makes a socket, which costs the event loop as much again as all else that a refusal takes. http's
-  // createServer does not pass this option of net's on.
-  Object.assign(server, { blockList: new Refusing(isFull) });
+  // createServer does not pass this option of net's on, of which Node asks `check` alone.
+  Object.assign(server, { blockList: { check: isFull } });
   server.setTimeout(limits.idleMs);
   // Node's own listener reads and parses a connection: only those that are let in get it.
   const read = server.listeners('connection') as ((socket: Socket) => void)[];
