@@ -7,7 +7,7 @@
  * compared, and tokens stored, as SHA-256: they are long and random, so a slower hash is not needed, and equal lengths allow a
  * constant-time comparison.
  */
-import { hash, timingSafeEqual } from 'node:crypto';
+import crypto, { timingSafeEqual } from 'node:crypto';
 import {
   Refusal,
   SCOPES,
@@ -123,7 +123,7 @@ function checkSecrets(secrets: readonly string[], what: string, where: string): 
   }
 }
 
-const sha256 = (text: string): Buffer => hash('sha256', text, 'buffer');
+const sha256 = (text: string): Buffer => crypto.hash('sha256', text, 'buffer');
 
 /** Compares with all of them whatever the outcome, so that timing reveals nothing. */
 function isOneOf(digest: Buffer, digests: readonly Buffer[]): boolean {

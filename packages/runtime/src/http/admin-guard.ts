@@ -4,7 +4,7 @@
  */
 import { Refusal } from '@duebridge/contract';
 import type { FastifyRequest } from 'fastify';
-import { hash, timingSafeEqual } from 'node:crypto';
+import crypto, { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { ConfigurationError } from '../errors.ts';
 import { limitCallers } from './caller-limits.ts';
@@ -42,4 +42,4 @@ export function bearerOf(request: FastifyRequest): string | undefined {
   return /^bearer +([\u0021-\u007e]+)$/i.exec(request.headers.authorization ?? '')?.[1];
 }
 
-const sha256 = (text: string): Buffer => hash('sha256', text, 'buffer');
+const sha256 = (text: string): Buffer => crypto.hash('sha256', text, 'buffer');
