@@ -35,18 +35,6 @@ export interface Scene {
 /** Between looks at which payments have ended. */
 const LOOK_MS = 50;
 
-/** How the healthy payments of a scene fared. Ascending; Infinity for a payment that did not get there. */
-export interface Fared {
-  /** Milliseconds from the confirm to the end that the customer sees. */
-  readonly ends: readonly number[];
-  /** Milliseconds from the confirm to the partner's answer to the PUT. */
-  readonly puts: readonly number[];
-  /** Calls for sick payments, by milliseconds after they were confirmed. */
-  readonly sickCalls: readonly number[];
-  /** The same times as `ends`, in the order of the confirms. */
-  readonly endsInTurn: readonly number[];
-}
-
 /** An answer that a partner gives when it cannot take a payment. */
 export function refusal(status: number, more: { readonly retryAfter?: string } = {}): Response {
   return { kind: 'http', status, json: { code: 'NOT_NOW', message: 'no' }, ...more };
@@ -133,8 +121,11 @@ export async function openScene(
   return { world, history, partner, around, worker, pay };
 }
 
+/** How the healthy payments of a scene fared. Ascending; Infinity for a payment that did not get there. */
+export type Fared = Awaited<ReturnType<typeof play>>;
+
 /** Plays one scene to its end. */
-export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<Fared> {
+export async function play(postgres: SimulatedPostgres, scene: Scene) {
   const { count, sickEveryMs, aheadMs = 250, everyMs = 250, seconds = 10 } = scene;
   const { world, history, around, worker, pay } = await openScene(postgres, scene);
   void worker.start();
@@ -177,9 +168,13 @@ export async function play(postgres: SimulatedPostgres, scene: Scene): Promise<F
     );
   const ascending = (a: number, b: number): number => a - b;
   return {
+    /** Milliseconds from the confirm to the end that the customer sees. */
     ends: since(endedAt).toSorted(ascending),
+    /** The same times, in the order of the confirms. */
     endsInTurn: since(endedAt),
+    /** Milliseconds from the confirm to the partner's answer to the PUT. */
     puts: since(putAt).toSorted(ascending),
+    /** Calls for sick payments, by milliseconds after they were confirmed. */
     sickCalls: history.events.flatMap((event) =>
       event.kind === 'sent' && event.at >= begun && isHealthy.get(event.id) === false
         ? [event.at - begun]

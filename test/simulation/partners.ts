@@ -57,7 +57,6 @@ export interface SimulatedPartner {
   heal(): void;
   rows(): Promise<PartnerRow[]>;
   postings(): Promise<{ id: string; cents: number }[]>;
-  stop(): Promise<void>;
 }
 
 const KEY = 'a-key-for-the-simulation';
@@ -244,9 +243,8 @@ export class KitPartner implements SimulatedPartner {
     );
   }
 
-  async stop(): Promise<void> {
+  stop(): void {
     for (const { process } of this.#replicas) process.kill();
-    await Promise.resolve();
   }
 
   async #open(index: number): Promise<void> {
@@ -356,10 +354,6 @@ export class ModelPartner implements SimulatedPartner {
 
   postings(): Promise<{ id: string; cents: number }[]> {
     return Promise.resolve([...this.#posted]);
-  }
-
-  stop(): Promise<void> {
-    return Promise.resolve();
   }
 
   #troubled({ id, method }: Request): Response | undefined {

@@ -50,52 +50,22 @@ export interface Story {
 }
 
 /** The draws of a seed. */
-interface Draw {
-  readonly first: () => number;
-  /** Two further streams for what joined these worlds later, so that a seed still tells most of its story. */
-  readonly later: () => number;
-  readonly latest: () => number;
-  on(of?: number): boolean;
-  between(least: number, most: number): number;
-}
-
-function drawOf(seed: number, { random }: Story): Draw {
+function drawOf(seed: number, { random }: Story) {
   return {
     first: random,
+    /** Two further streams for what joined these worlds later, so that a seed still tells most of its story. */
     later: seededRandom(seed + LATER_SEEDS),
     latest: seededRandom(seed + 2 * LATER_SEEDS),
     on: (of = 0.5) => random() < of,
-    between: (least, most) => least + random() * (most - least),
+    between: (least: number, most: number) => least + random() * (most - least),
   };
 }
 
 /** A world, before anything happens in it. */
-export interface Stage {
-  readonly draw: Draw;
-  readonly world: World;
-  readonly history: History;
-  readonly around: Surroundings;
-  readonly partners: Map<string, { readonly partner: Partner; readonly side: SimulatedPartner }>;
-  readonly sides: readonly SimulatedPartner[];
-  readonly kit: KitPartner;
-  readonly own: OwnSystem | undefined;
-  readonly troubled: ModelPartner;
-  readonly workers: WorkerProcess[];
-  readonly confirmed: Confirm[];
-  /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
-  readonly isCalm: boolean;
-  /** Share of the payments of which nothing is reserved, so that they may begin as dispatching: none, half or all. */
-  readonly unreserved: number;
-  readonly trouble: Trouble;
-  readonly fault: (what: string) => void;
-}
+export type Stage = Awaited<ReturnType<typeof setStage>>;
 
 /** Makes the partners and what is between them, healthy but for the one partner. */
-export async function setStage(
-  postgres: SimulatedPostgres,
-  seed: number,
-  story: Story,
-): Promise<Stage> {
+export async function setStage(postgres: SimulatedPostgres, seed: number, story: Story) {
   const { world, history, faults } = story;
   const draw = drawOf(seed, story);
   const { first, later, latest } = draw;
@@ -129,32 +99,35 @@ export async function setStage(
     );
   }
   const failsOver = latest() < FAILS_OVER && !isCalm;
+  const around: Surroundings = {
+    world,
+    postgres,
+    databaseFaults,
+    networkFaults: healthyNetwork(),
+    history,
+    processor,
+    bugs: [],
+    partners,
+    failsOver,
+  };
   return {
     draw,
     world,
     history,
-    around: {
-      world,
-      postgres,
-      databaseFaults,
-      networkFaults: healthyNetwork(),
-      history,
-      processor,
-      bugs: [],
-      partners,
-      failsOver,
-    },
+    around,
+    /** Share of the payments of which nothing is reserved, so that they may begin as dispatching: none, half or all. */
     unreserved,
     partners,
     sides,
     kit,
     own,
     troubled,
-    workers: [],
-    confirmed: [],
+    workers: [] as WorkerProcess[],
+    confirmed: [] as Confirm[],
+    /** Only the one partner is in trouble, so that nobody else has a reason to wait. */
     isCalm,
     trouble,
-    fault(what) {
+    fault: (what: string): void => {
       faults.set(what, (faults.get(what) ?? 0) + 1);
       history.add({ kind: 'fault', what });
     },

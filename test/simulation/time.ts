@@ -4,6 +4,7 @@
  * Nothing waits in real time. When everything that can run has run, time jumps to the next wake-up. A process can be killed (its
  * sleeps never end), paused as by SIGSTOP (they end when it continues), and its wall clock can be stepped.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import type { Clock } from '@duebridge/runtime';
 
 interface WakeUp {
@@ -104,12 +105,6 @@ export class Spinning extends Error {
   constructor(elapsed: number) {
     super(`something goes round without waiting, ${Math.round(elapsed)} ms after the start`);
   }
-}
-
-function turn(): Promise<void> {
-  return new Promise((resolve) => {
-    setImmediate(resolve);
-  });
 }
 
 /** One simulated process: whether it is alive, and its clock. */

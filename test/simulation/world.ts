@@ -79,7 +79,7 @@ export async function runWorld(postgres: SimulatedPostgres, seed: number): Promi
   } finally {
     // Nothing of it goes on beside the next world.
     for (const { process } of stage.workers) process.kill();
-    for (const side of stage.sides) await side.stop();
+    stage.kit.stop();
     leave();
   }
 }
