@@ -169,6 +169,15 @@ export async function idleWorker(
   ]);
 }
 
+/** How the funds of a payment stand. */
+export async function stateOfFunds(database: Database, id: string): Promise<string | undefined> {
+  const [row] = await database.query<{ state: string }>(
+    'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+    [id],
+  );
+  return row?.state;
+}
+
 /** Times short enough for a test, long enough for a busy machine. */
 export const SHORT_TIMES = {
   leaseMs: 5_000,

@@ -9,6 +9,7 @@ import {
   type TestPlatform,
 } from '../src/checkout/testing.ts';
 import { auditOfPayment } from '../src/store/audit.ts';
+import { stateOfFunds } from './engine-rig.ts';
 
 /** How a payment may end at the test partner. */
 export const posted = (): object => ({ status: 'succeeded', posted_at: new Date().toISOString() });
@@ -63,13 +64,6 @@ function paid(
   };
   const trail = async (): Promise<string[]> =>
     (await auditOfPayment(database, id)).map(({ event }) => event);
-  const state = async (): Promise<string | undefined> => {
-    const [row] = await database.query<{ state: string }>(
-      'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-      [id],
-    );
-    return row?.state;
-  };
   return {
     id,
     read,
@@ -77,7 +71,8 @@ function paid(
     trail,
     arrived: () => until('the partner has it', () => partner.payments.has(id)),
     asked: () => until('the customer is asked', async () => (await read()).action),
-    becomes: (funds: string) => until(`funds ${funds}`, async () => (await state()) === funds),
+    becomes: (funds: string) =>
+      until(`funds ${funds}`, async () => (await stateOfFunds(database, id)) === funds),
     ended: () =>
       until('the payment ends', async () => {
         const now = await read();

@@ -5,7 +5,8 @@ import type { SettledFunds } from '../src/funding.ts';
 import { checkMoney } from '../src/money/check.ts';
 import { setPayout } from '../src/money/payouts.ts';
 import { openSealer } from '../src/partners/seal.ts';
-import { idleWorker, engineRig, SEAL_KEY, writer, type EngineRig } from './engine-rig.ts';
+import { idleWorker, engineRig, SEAL_KEY, stateOfFunds, writer } from './engine-rig.ts';
+import type { EngineRig } from './engine-rig.ts';
 import { batchFor } from '../src/reconciliation/batch.ts';
 import { findPayments, insertPayment, type Queryable } from '../src/store/payments.ts';
 import { takeSteps, type Step, type Writer } from '../src/store/steps.ts';
@@ -18,32 +19,22 @@ export const [MINE, FOREIGN] = [7, 8];
 export const ACCEPTED_AT = '2026-03-01T10:00:00.000Z';
 export const POSTED_AT = '2026-03-01T10:00:05.000Z';
 
-/** Steps of one kind, in the form of takeSteps. */
+/** Steps of one kind. */
 type Of<Kind extends Step['kind']> = Omit<Extract<Step, { kind: Kind }>, 'kind'>;
-export type Advance = Of<'advance'>;
+type Advance = Of<'advance'>;
 export type End = Of<'end'>;
-export const advance = (on: Queryable, by: Writer, steps: readonly Advance[]): Promise<boolean[]> =>
-  takeSteps(
-    on,
-    by,
-    steps.map((step) => ({ ...step, kind: 'advance' })),
-  );
-export const endPayments = (on: Queryable, by: Writer, ends: readonly End[]): Promise<boolean[]> =>
-  takeSteps(
-    on,
-    by,
-    ends.map((end) => ({ ...end, kind: 'end' })),
-  );
-export const settlePayments = (
-  on: Queryable,
-  by: Writer,
-  settlements: readonly Omit<Of<'settle'>, 'from'>[],
-): Promise<boolean[]> =>
-  takeSteps(
-    on,
-    by,
-    settlements.map((one) => ({ ...one, kind: 'settle', from: 'ended' })),
-  );
+/** Takes steps as takeSteps does, which have these fields in common. */
+const taking =
+  <const Common extends Pick<Step, 'kind'> & Partial<Step>>(common: Common) =>
+  (on: Queryable, by: Writer, steps: readonly Omit<Of<Common['kind']>, keyof Common>[]) =>
+    takeSteps(
+      on,
+      by,
+      steps.map((step) => ({ ...step, ...common }) as Step),
+    );
+export const advance = taking({ kind: 'advance' });
+export const endPayments = taking({ kind: 'end' });
+export const settlePayments = taking({ kind: 'settle', from: 'ended' });
 
 /** What a partner says of a payment that it has posted then. */
 export function posted(at: string) {
@@ -165,13 +156,7 @@ export async function ground(...rigged: Parameters<typeof engineRig>) {
       await settles(id);
       return id;
     },
-    async fundsOf(id: string): Promise<string | undefined> {
-      const [row] = await database.query<{ state: string }>(
-        'SELECT state FROM duebridge_platform.funds WHERE platform_payment_id = $1',
-        [id],
-      );
-      return row?.state;
-    },
+    fundsOf: (id: string) => stateOfFunds(database, id),
     /** Every cent is where it should be. */
     async holds(): Promise<void> {
       assert.deepEqual((await check()).faults, []);
