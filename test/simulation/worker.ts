@@ -263,6 +263,7 @@ export function registryOf(partners: Surroundings['partners']): PartnerRegistry 
   return {
     get: (partner_id) => Promise.resolve(partners.get(partner_id)?.partner),
     hold: () => Promise.resolve(),
+    known: refuse,
     add: refuse,
     change: refuse,
     logo: refuse,

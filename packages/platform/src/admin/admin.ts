@@ -34,14 +34,13 @@ import { exportPayments } from './export.ts';
 import { pollNow } from './poll-now.ts';
 import { assertRole, type Operator, type Operators } from './operators.ts';
 import { readFigures } from './figures.ts';
-import { assertScope, withoutOurWords } from './partner-scope.ts';
+import { assertScope, withoutOurWords, type Serve } from './partner-scope.ts';
 import { overview } from './overview.ts';
 import { partnerHealth } from './partner-health.ts';
 import { testPartner } from './partner-test.ts';
 import { badCursor, openPaymentList, pageOf, type PaymentList } from './payment-list.ts';
 import { erasePerson, showPerson } from './people.ts';
-import { mountMoney, registeredPartner, type MoneyDependencies } from './money.ts';
-import type { Serve } from './serve.ts';
+import { mountMoney, type MoneyDependencies } from './money.ts';
 import type { Services } from '../services.ts';
 
 /** The dependencies of the admin API. */
@@ -66,7 +65,7 @@ export function mountAdmin(app: FastifyInstance, dependencies: AdminDependencies
       const operator = known.get(call.request);
       // What hangs on a partner is refused for one that is not registered.
       const { partner_id } = call.params as { readonly partner_id?: string };
-      if (partner_id !== undefined) await registeredPartner(dependencies.registry, partner_id);
+      if (partner_id !== undefined) await dependencies.registry.known(partner_id);
       const answer = await handler({ ...call, operator, actor: operator.actor });
       const isJson = route.replyType === undefined;
       return isJson && operator.partner_id !== null ? withoutOurWords(answer) : answer;
@@ -119,7 +118,6 @@ function mountOperators(serve: Serve, { operators }: AdminDependencies): void {
 
 function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
   const { database, registry, keys } = dependencies;
-  const known = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.add_partner, ({ body, actor }) => registry.add(body, actor));
   serve(routes.list_partners, async () => ({ partners: await registry.list() }));
   serve(routes.get_partner, async ({ params }) => {
@@ -131,11 +129,11 @@ function mountPartners(serve: Serve, dependencies: AdminDependencies): void {
     registry.change(params.partner_id, body, actor),
   );
   serve(routes.test_partner, async ({ params }) =>
-    testPartner(dependencies, await known(params.partner_id)),
+    testPartner(dependencies, await registry.known(params.partner_id)),
   );
   serve(routes.register_domains, async ({ params }) => {
     const { adapters, publicUrl } = dependencies;
-    const partner = await known(params.partner_id);
+    const partner = await registry.known(params.partner_id);
     return { domains: await registerDomains(adapters, partner, publicUrl) };
   });
   serve(routes.issue_key, ({ params, body, actor }) =>

@@ -11,9 +11,8 @@ import { listPayouts, setPayout } from '../money/payouts.ts';
 import { payOut, type Waiting } from '../money/remittance.ts';
 import { listRefunds, requestRefund, type Refunding } from '../money/refunds.ts';
 import { getRemittance, listRemittances, readStatementOf } from '../money/statement.ts';
-import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { Services } from '../services.ts';
-import type { Serve } from './serve.ts';
+import type { Serve } from './partner-scope.ts';
 import { pageOf } from './payment-list.ts';
 
 /** What they need. */
@@ -30,20 +29,9 @@ export interface MoneyDependencies extends Pick<
 /** A check of more days would read payments that nobody can be asked about. */
 const MAX_DAYS = 36_500;
 
-/** A registered partner. Throws Refusal NOT_FOUND. */
-export async function registeredPartner(
-  registry: PartnerRegistry,
-  partner_id: string,
-): Promise<Partner> {
-  const partner = await registry.get(partner_id);
-  if (partner === undefined) throw new Refusal('NOT_FOUND');
-  return partner;
-}
-
 /** Mounts them. */
 export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void {
   const { database, registry, clock, remit, refunding } = dependencies;
-  const partnerOf = (partner_id: string) => registeredPartner(registry, partner_id);
   serve(routes.get_money, async ({ query }) => ({
     // The whole book is added up.
     balances: await database.transaction((tx) => readBalances(tx, query.day), {
@@ -54,7 +42,7 @@ export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void 
     checkMoney(database, clock.now(), Math.min(MAX_DAYS, Number(query.days ?? HOURLY_DAYS))),
   );
   serve(routes.set_payout, async ({ params, body, actor }) =>
-    setPayout(dependencies, await partnerOf(params.partner_id), body, actor),
+    setPayout(dependencies, await registry.known(params.partner_id), body, actor),
   );
   serve(routes.list_payouts, async ({ params }) => ({
     payouts: await listPayouts(dependencies, params.partner_id),
@@ -69,7 +57,7 @@ export function mountMoney(serve: Serve, dependencies: MoneyDependencies): void 
   });
   serve(routes.remit_now, async () => ({ waiting: [...(await remit())] }));
   serve(routes.pay_out, async ({ params, body, actor }) => {
-    const partner = await partnerOf(params.partner_id);
+    const partner = await registry.known(params.partner_id);
     const said = { reason: body.reason, actor, now: clock.now() };
     const id = await payOut(database, partner, body.biller_id ?? partner.biller_id ?? '', said);
     return getRemittance(database, id);

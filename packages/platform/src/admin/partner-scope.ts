@@ -8,10 +8,18 @@
  *         another partner's is answered like what does not exist.
  */
 import { Refusal, type ErrorCode, type Route } from '@duebridge/contract';
-import { sql, type Database, type Statement } from '@duebridge/runtime';
+import { sql, type Call, type Database, type Handler, type Statement } from '@duebridge/runtime';
 import type { FastifyRequest } from 'fastify';
 import { withoutOperatorsReason } from '../partners/registry.ts';
 import { assertRole, type Operator } from './operators.ts';
+
+/** A call with who makes it: the operator, and the name that the audit records. */
+type AdminHandler<R extends Route> = (
+  call: Call<R> & { readonly operator: Operator; readonly actor: string },
+) => ReturnType<Handler<R>>;
+
+/** Mounts an operation behind the role, and the tie to a partner, named in its table entry (admin.ts). */
+export type Serve = <const R extends Route>(route: R, handler: AdminHandler<R>) => void;
 
 /** Whose a thing named in the path is, and the answer to an unknown one. */
 const ownerIn = (table: string, key: string): Statement =>

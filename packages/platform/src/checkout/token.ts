@@ -6,7 +6,7 @@
  *         account" prevents a token (decision 7).
  * next:   the customer's browser brings the token to session.ts.
  */
-import { invalidField, Refusal, type TokenRequest } from '@duebridge/contract';
+import { invalidField, type TokenRequest } from '@duebridge/contract';
 import { groupCommit, sql } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
 import { notFound, type Client } from './keys.ts';
@@ -69,8 +69,7 @@ export function openTokens(
      * INVALID_REQUEST (biller_id missing from an aggregator, or another biller's), NOT_FOUND (the account cannot be found, ER1).
      */
     async create(caller: Client, request: TokenRequest) {
-      const partner = await registry.get(caller.partner_id);
-      if (partner === undefined) throw new Refusal('NOT_FOUND');
+      const partner = await registry.known(caller.partner_id);
       const account = accountOf(partner, request);
       if (account !== undefined) await checkAccount(services, partner, account);
 

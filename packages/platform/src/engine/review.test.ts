@@ -245,7 +245,7 @@ test('a payment that left review while the partner was asked, or whose partner i
   );
   await refuses(closePayment(dependencies, id, BECAUSE, CANCELED), 'CONFLICT');
   const other = await refused(rig, 'rejected_422');
-  const registry = { ...rig.registry, get: () => Promise.resolve(undefined) };
+  const registry = { ...rig.registry, known: () => rig.registry.known('gone') };
   await refuses(closePayment({ ...other.dependencies, registry }, other.id, BECAUSE), 'NOT_FOUND');
   assert.equal((await findPayment(rig.database, other.id))?.stage, 'review');
 });

@@ -9,10 +9,9 @@
  * next:   admin/close-review.ts asks for a second person; store/operators-acts.ts writes the end.
  */
 import { conflict, Refusal, type CloseByWord } from '@duebridge/contract';
-import { sql, type Database } from '@duebridge/runtime';
-import type { PartnerClient } from '../partners/client.ts';
+import { sql } from '@duebridge/runtime';
 import { NO_REASON } from '../partners/payment-record.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Services } from '../services.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { endByOperator, type ReviewAct } from '../store/operators-acts.ts';
 import { CALLS_END_MS } from './options.ts';
@@ -26,11 +25,7 @@ const NOT_REFUSED_BY_PARTNER =
   'The partner did not refuse this payment; it needs the statement of the partner';
 
 /** What closing a payment depends on. */
-export interface ReviewDependencies {
-  readonly database: Database;
-  readonly registry: PartnerRegistry;
-  readonly client: PartnerClient;
-}
+export type ReviewDependencies = Pick<Services, 'database' | 'registry' | 'client'>;
 
 /** Throws Refusal CONFLICT unless the payment stands still, and without a word was refused by its partner and never accepted. */
 export function assertClosable(payment: PaymentRow, word: CloseByWord | undefined): void {
@@ -108,8 +103,7 @@ async function askPartner(
   { registry, client }: ReviewDependencies,
   payment: PaymentRow,
 ): Promise<PollOutcome> {
-  const partner = await registry.get(payment.partner_id);
-  if (partner === undefined) throw new Refusal('NOT_FOUND');
+  const partner = await registry.known(payment.partner_id);
   // Ignore the payment_id: a partner that lost the payment may have accepted it again under another.
   return judgePoll({ ...payment, payment_id: null }, await client.poll(partner, payment));
 }

@@ -35,17 +35,11 @@ import { note } from '../store/audit.ts';
 import { keepLogo, storedLogo } from './logo.ts';
 import { openSealer, type Sealer } from './seal.ts';
 
-type Optional =
-  | 'biller_id'
-  | 'support_contact'
-  | 'colour'
-  | 'logo'
-  | 'paths'
-  | 'budget'
-  | 'connection';
-
 /** A partner as the program uses it: every optional field filled in, no secret in it. */
-export interface Partner extends Readonly<Required<Omit<PartnerView, Optional>>> {
+export interface Partner extends Readonly<Required<Omit<PartnerView, keyof Filled>>>, Filled {}
+
+/** What a registration may leave out. */
+interface Filled {
   /** This biller's own id (decision 20); null for an aggregator. */
   readonly biller_id: string | null;
   /** For receipts; null when the partner named none. */
@@ -146,11 +140,16 @@ export type PartnerRegistry = ReturnType<typeof openPartnerRegistry>;
 export function openPartnerRegistry(options: PartnerRegistryOptions) {
   const { database, clock } = options;
   const writing = { ...options, sealer: openSealer(options.sealKey) };
-  const known = remember<Partner | undefined>({
+  const remembered = remember<Partner | undefined>({
     clock,
     max: MAX_REMEMBERED,
     keep: (partner) => partner !== undefined,
   });
+  const get = (partner_id: string): Promise<Partner | undefined> =>
+    remembered.get(partner_id, async () => {
+      const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
+      return row && toPartner(row);
+    });
   return {
     /** Registers. Throws Refusal INVALID_REQUEST with details, or CONFLICT when the id is taken. */
     add: (registration: PartnerRegistration, actor: string): Promise<PartnerView> =>
@@ -160,15 +159,17 @@ export function openPartnerRegistry(options: PartnerRegistryOptions) {
       const row = await database.transaction((tx) =>
         changeRow(tx, writing, partner_id, change, actor),
       );
-      known.forget(partner_id);
+      remembered.forget(partner_id);
       return toView(row);
     },
     /** The partner as it was at most five seconds ago; undefined when there is none. */
-    get: (partner_id: string): Promise<Partner | undefined> =>
-      known.get(partner_id, async () => {
-        const [row] = await database.query<StoredPartner>(getStatement, [partner_id]);
-        return row && toPartner(row);
-      }),
+    get,
+    /** The same. Throws Refusal NOT_FOUND when there is none. */
+    async known(partner_id: string): Promise<Partner> {
+      const partner = await get(partner_id);
+      if (partner === undefined) throw new Refusal('NOT_FOUND');
+      return partner;
+    },
     /** A logo by its name; undefined when no partner ever had it. */
     logo: (name: string) => storedLogo(database, name),
     /** All partners, by id, read now. */
@@ -183,7 +184,7 @@ export function openPartnerRegistry(options: PartnerRegistryOptions) {
     /** Notes why the engine holds its calls back, or null when it no longer does; an operator's pause is left alone. */
     async hold(partner_id: string, reason: string | null, actor: string): Promise<void> {
       await database.query(holdStatement, [partner_id, reason, actor]);
-      known.forget(partner_id);
+      remembered.forget(partner_id);
     },
   };
 }
