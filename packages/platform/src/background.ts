@@ -74,7 +74,7 @@ export function keepWorking(
   );
   const on = { clock, log, signal };
   const readGauges = openGauges(database, metrics, clock);
-  const keepBook = openBookkeeping({ database, metrics, clock, log, remit: given.remit });
+  const keepBook = openBookkeeping(given, given.remit);
   const ended = Promise.all([
     lost.watch(signal),
     config.mail && keepMailing({ ...on, database, registry, sealer, mail: config.mail }),

@@ -55,10 +55,6 @@ function beginning(...starts: string[]): (value: string) => string {
   };
 }
 
-function signingSecrets(value: string): readonly string[] {
-  return names(value).map(beginning('whsec_'));
-}
-
 /** The account that pays billers. Throws an Error that does not repeat it. */
 function payerText(value: string): Payer {
   const wrong = new Error(
@@ -194,7 +190,7 @@ export const variables = {
   ),
   stripeWebhookSecret: setting(
     'DUEBRIDGE_STRIPE_WEBHOOK_SECRET',
-    signingSecrets,
+    (value): readonly string[] => names(value).map(beginning('whsec_')),
     'signing secret of the webhook endpoint; during a rotation new,old',
     { secret: true },
   ),

@@ -69,11 +69,8 @@ const listStatement = sql(`
 export type Answers = ReturnType<typeof openAnswers>;
 
 /** Opens the counting. */
-export function openAnswers({
-  database,
-  clock,
-  log,
-}: Pick<Services, 'database' | 'clock' | 'log'>) {
+export function openAnswers(services: Pick<Services, 'database' | 'clock' | 'log'>) {
+  const { database, clock, log } = services;
   let kinds = new Map<string, Kind>();
   let unverified = 0;
   return {

@@ -53,14 +53,10 @@ export type Visits = ReturnType<typeof openVisits>;
 
 /** `sealKeys` is the deployment's list of sealing keys, from which those of the results are derived: all replicas have the same. */
 export function openVisits(
-  {
-    database,
-    registry,
-    sealer,
-    clock,
-  }: Pick<Services, 'database' | 'registry' | 'sealer' | 'clock'>,
+  services: Pick<Services, 'database' | 'registry' | 'sealer' | 'clock'>,
   sealKeys: string,
 ) {
+  const { database, registry, sealer, clock } = services;
   const keys = sealKeys.split(',').map((key) => signingKey(Buffer.from(key, 'base64')));
   const [current] = keys;
   if (current === undefined) throw new Error('no sealing key');

@@ -48,12 +48,9 @@ export function activePayment(
   row: PaymentRow,
   slot: number,
   group: PaymentGroup,
-  {
-    now,
-    at,
-    databaseNow,
-  }: { readonly now: number; readonly at: number; readonly databaseNow: string },
+  times: { readonly now: number; readonly at: number; readonly databaseNow: string },
 ): ActivePayment {
+  const { now, at, databaseNow } = times;
   const { accepted_at } = row;
   const ageMs = accepted_at === null ? 0 : Date.parse(databaseNow) - Date.parse(accepted_at);
   return {

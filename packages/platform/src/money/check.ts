@@ -7,15 +7,9 @@
  *         twice, or booked with another amount. Both are read in one snapshot.
  */
 import { formatCents, type MoneyBalances, type MoneyCheck } from '@duebridge/contract';
-import {
-  sql,
-  type Clock,
-  type Database,
-  type Log,
-  type Metrics,
-  type Statement,
-} from '@duebridge/runtime';
+import { sql, type Database, type Statement } from '@duebridge/runtime';
 import { idBefore } from '../payment-id.ts';
+import type { Services } from '../services.ts';
 import { IN_THE_BOOK, type BookAccount } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import { noMoney, outOfBalance, readBalances, sumBook } from './balances.ts';
@@ -238,15 +232,11 @@ export function checkMoney(database: Database, now: number, days: number): Promi
 }
 
 /** What is done with the book each hour: its days that are over are added up, it is compared, and shown in /metrics. */
-export function openBookkeeping(options: {
-  readonly database: Database;
-  readonly metrics: Metrics;
-  readonly clock: Clock;
-  readonly log: Log;
+export function openBookkeeping(
+  { database, metrics, clock, log }: Pick<Services, 'database' | 'metrics' | 'clock' | 'log'>,
   /** Remits what is due (remittance.ts), and says what could not be. */
-  readonly remit: () => Promise<readonly Waiting[]>;
-}): () => Promise<void> {
-  const { database, metrics, clock, log } = options;
+  remit: () => Promise<readonly Waiting[]>,
+): () => Promise<void> {
   let faults = 0;
   let waiting = 0;
   metrics.gauge(
@@ -268,7 +258,7 @@ export function openBookkeeping(options: {
   );
   return async () => {
     await sumBook(database, clock.now());
-    waiting = (await options.remit()).length;
+    waiting = (await remit()).length;
     const check = await checkMoney(database, clock.now(), HOURLY_DAYS);
     faults = check.faults.length;
     for (const mode of ['test', 'live'] as const) {

@@ -27,9 +27,8 @@ export const PLACES = {
   disputed: 'held by a processor while a dispute is open',
 } as const;
 
-export type Source = keyof typeof SOURCES;
 export type Place = keyof typeof PLACES;
-export type BookAccount = Source | Place;
+export type BookAccount = keyof typeof SOURCES | Place;
 
 /** The two accounts of a transfer. */
 export interface Entry {

@@ -54,13 +54,6 @@ function operatorsAct(
   };
 }
 
-/** Why operators' acts are refused. */
-const TOO_LATE_TO_WITHDRAW =
-  'The payment may have reached the partner; only the partner can cancel it now';
-const NOT_OPEN = 'Nothing is left to do for the funds of this payment in that way';
-const SETTLED_BY_WORD = 'The funds of this payment were settled by an operator’s word before';
-const NOT_WAITING = 'The payment is neither in review nor paused';
-
 /** Pauses a payment. */
 export const pausePayment = operatorsAct('payment_pause', {
   set: `slot = ${PAUSED}`,
@@ -91,7 +84,7 @@ export const withdrawPayment = operatorsAct('payment_withdraw', {
   where: `p.stage IN ('created', 'authorized') AND p.maybe_sent IS NULL`,
   event: 'payment_ended',
   detail: `jsonb_build_object('status', p.status, 'by', 'operator')`,
-  refused: TOO_LATE_TO_WITHDRAW,
+  refused: 'The payment may have reached the partner; only the partner can cancel it now',
 });
 
 /**
@@ -102,7 +95,7 @@ export const resumePayment = operatorsAct('payment_resume', {
   set: `stage = CASE p.stage WHEN 'review' THEN 'dispatching' ELSE p.stage END, review_reason = NULL, slot = ${ARRIVALS}`,
   where: `(p.stage = 'review' OR p.slot = ${PAUSED})`,
   event: 'payment_resumed',
-  refused: NOT_WAITING,
+  refused: 'The payment is neither in review nor paused',
 });
 
 /** Who acts, and why. */
@@ -211,7 +204,7 @@ export function settleByWord(
     );
     // The book has one place for a word: a second one would change the funds, and not the book.
     if (entry !== undefined && booked.some(({ act }) => act === 'word')) {
-      throw conflict(SETTLED_BY_WORD);
+      throw conflict('The funds of this payment were settled by an operator’s word before');
     }
     const { is_open = false, at = null } = left ?? {};
     const { debit = null, credit = null } = entry ?? {};
@@ -220,6 +213,6 @@ export function settleByWord(
     const [row] = await on.query<PaymentRow>(settleByWordStatement, values);
     if (row !== undefined) return row;
     await knownPayment(on, platform_payment_id);
-    throw conflict(NOT_OPEN);
+    throw conflict('Nothing is left to do for the funds of this payment in that way');
   });
 }
