@@ -165,11 +165,12 @@ async function sendOne(
   }
   const refunded_in_cents = await refundedCents(database, platform_payment_id);
   const partner = await registry.get(content.partner_id);
+  const domain = /@([A-Za-z0-9.-]+)/.exec(mail.from)?.[1] ?? 'localhost';
   try {
     await mailer.sendMail({
       from: mail.from,
       to: { name: '', address: payer.email },
-      messageId: `<${messageName(platform_payment_id, refunded_in_cents)}@${domainOf(mail.from)}>`,
+      messageId: `<${messageName(platform_payment_id, refunded_in_cents)}@${domain}>`,
       ...textOf(
         kind,
         { ...content, refunded_in_cents },
@@ -223,10 +224,6 @@ async function payerOf(
 function messageName(platform_payment_id: string, refunded_in_cents: number): string {
   const of = `mail ${platform_payment_id} ${refunded_in_cents}`;
   return createHash('sha256').update(of).digest('hex').slice(0, 32);
-}
-
-function domainOf(from: string): string {
-  return /@([A-Za-z0-9.-]+)/.exec(from)?.[1] ?? 'localhost';
 }
 
 /** The mail server rejected this mail permanently (5xx): a retry would be rejected too. */

@@ -203,7 +203,9 @@ export class Dispatcher {
     const lane = laneOf(payment, step);
     if (step === 'authorize' || step === 'settle') {
       funding.push(payment, funding_party, lane);
-      this.#startDue(funding, (one) => this.#fundingStep(one));
+      this.#startDue(funding, async (one) =>
+        this.#apply(one, undefined, await fund(this.#on, one)),
+      );
     } else {
       partner.queue.push(payment, biller_id, lane);
       this.#pump(partner);
@@ -315,10 +317,6 @@ export class Dispatcher {
   }
 
   // Steps ---------------------------------------------------------------------------------------------------------------
-
-  async #fundingStep(payment: ActivePayment): Promise<Next> {
-    return this.#apply(payment, undefined, await fund(this.#on, payment));
-  }
 
   /** One call for one payment. Its place is free as soon as the answer arrives, before it is recorded. */
   async #partnerStep(payment: ActivePayment, free: () => void): Promise<Next> {

@@ -26,11 +26,6 @@ function partnerLabels(): (partner_id: string) => string {
   };
 }
 
-/** The kinds of breaches are ours, except that a rejection names the partner's own code, which may be any word. */
-function kindLabel(kind: string): string {
-  return /^rejected_\d{3}/.exec(kind)?.[0] ?? kind;
-}
-
 /** What is read on each scrape. */
 const GAUGES = {
   lease_age_seconds:
@@ -81,8 +76,12 @@ export function engineMetrics(
       ended(partner_id, status);
       lasting.observe({ status }, Math.max(0, ms) / 1_000);
     },
-    /** The partner broke the interface, in a way that had no effect or that froze a payment. */
-    breached: (partner_id: string, kind: string): void => breaches(partner_id, kindLabel(kind)),
+    /**
+     * The partner broke the interface, in a way that had no effect or that froze a payment. The kinds are ours, except that a rejection
+     * names the partner's own code, which may be any word.
+     */
+    breached: (partner_id: string, kind: string): void =>
+      breaches(partner_id, /^rejected_\d{3}/.exec(kind)?.[0] ?? kind),
     broken: (partner_id: string, open: boolean): void => breaker.set({ partner_id }, open ? 1 : 0),
     /** Milliseconds from the end at the partner to the end here. */
     detected: (ms: number): void => detection.observe({}, ms / 1_000),

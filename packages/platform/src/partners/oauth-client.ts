@@ -107,11 +107,11 @@ export function callsWithToken(options: {
   };
 
   /** Makes a call with a token that is valid now and covers the access; a 401 leads to one new token and one repeat (PL13). */
-  const carry = async (
+  return async function carry(
     access: Access,
     call: (authorization: Readonly<Record<string, string>>) => Promise<Exchange>,
     isRepeat = false,
-  ): Promise<Exchange | NotSent> => {
+  ): Promise<Exchange | NotSent> {
     const token = await current();
     if (token.kind === 'not_sent') return token;
     if (!covers(token, access)) return notSent('scope');
@@ -121,7 +121,6 @@ export function callsWithToken(options: {
     if (held?.access_token === token.access_token) held = undefined;
     return carry(access, call, true);
   };
-  return carry;
 }
 
 function notSent(reason: NotSent['reason'], retryAfter?: string): NotSent {
