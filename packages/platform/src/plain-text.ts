@@ -1,4 +1,4 @@
-/** Text that somebody else wrote, as one line that can be shown to anybody. */
+/** Text that somebody else wrote: as one line that can be shown to anybody, and read as JSON. */
 import { MAX_FAILURE_REASON_LENGTH } from '@duebridge/contract';
 
 /** Characters that turn the direction of text, so that what is read differs from what is written. */
@@ -13,4 +13,13 @@ export function plainText(text: string): string {
     .trim();
   // Cut by code points, so that no surrogate pair is split.
   return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
+}
+
+/** What a text in JSON says; undefined for any other text. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

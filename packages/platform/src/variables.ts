@@ -11,6 +11,7 @@ import {
 } from '@duebridge/runtime/cli';
 import type { StripeMethod } from './funding/stripe.ts';
 import { isRoutingNumber, type Payer } from './money/bank-file.ts';
+import { parsedJson } from './plain-text.ts';
 
 /** 256 bits: what the cipher takes, and as many as the digests that the pepper keys. */
 const KEY_BYTES = 32;
@@ -60,12 +61,7 @@ function payerText(value: string): Payer {
   const wrong = new Error(
     'must be JSON with the texts name, routing_number (nine digits), account_number and company_id (ten characters at most)',
   );
-  let given: unknown;
-  try {
-    given = JSON.parse(value);
-  } catch {
-    throw wrong;
-  }
+  const given = parsedJson(value);
   const text = (name: keyof Payer): string => {
     const found: unknown =
       typeof given === 'object' && given ? Reflect.get(given, name) : undefined;

@@ -8,6 +8,7 @@
  */
 import { rateLimiter, type Clock, type Log, type Metrics } from '@duebridge/runtime';
 import type { FastifyInstance } from 'fastify';
+import { parsedJson } from '../plain-text.ts';
 
 /** The endpoint, and its name in the headers of a page. */
 const ENDPOINT = '/flow/reports';
@@ -70,12 +71,7 @@ export function mountPolicyReports(
 }
 
 function reportsOf(body: unknown) {
-  let reports: unknown;
-  try {
-    reports = JSON.parse(String(body));
-  } catch {
-    return [];
-  }
+  const reports = parsedJson(String(body));
   if (!Array.isArray(reports)) return [];
   return reports.slice(0, MAX_REPORTS).flatMap((report: unknown) => {
     const { type, body: violation } = Object(report) as { type?: unknown; body?: unknown };

@@ -24,6 +24,7 @@ import {
 import { v4 as uuidv4 } from 'uuid';
 import { flowAsItStands, isPayable, lockFlow, type Session } from './flow.ts';
 import type { Partner } from '../partners/registry.ts';
+import { parsedJson } from '../plain-text.ts';
 import type { Services } from '../services.ts';
 
 /** How long a reload of the page finds its visit: as long as a session lives. */
@@ -73,8 +74,8 @@ export function openVisits(
       const { token, return_url = '', locale = '', appearance: look = '{}' } = textsOf(form);
       if (token === undefined) throw invalidField('body.token', 'is required');
       checkReturnUrl(return_url, partner);
-      const appearance = objectOf(look);
-      if (appearance === undefined)
+      const appearance = parsedJson(look);
+      if (typeof appearance !== 'object' || appearance === null)
         throw invalidField('body.appearance', 'is not an object in JSON');
       const visit: Visit = { token, origin, return_url, locale, appearance };
       const id = randomBytes(12).toString('base64url');
@@ -158,16 +159,6 @@ function textsOf(form: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
     entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
   );
-}
-
-/** An object in JSON; undefined for any other text. */
-function objectOf(text: string): object | undefined {
-  try {
-    const read: unknown = JSON.parse(text);
-    return typeof read === 'object' && read !== null ? read : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Throws Refusal for an address to which no customer may be sent. */

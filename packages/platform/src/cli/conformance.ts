@@ -15,6 +15,7 @@ import {
   readTextFile,
   type CommandRun,
 } from '@duebridge/runtime/cli';
+import { parsedJson } from '../plain-text.ts';
 
 const reportFile = compileCheck(ConformanceFile);
 
@@ -43,7 +44,7 @@ const NO_REPORT =
 
 /** What is sent of a report's file. Throws CommandError. */
 function summaryOf(name: string, text: string): ConformanceReport {
-  const file = parsed(text);
+  const file = parsedJson(text);
   if (!reportFile.holds(file)) {
     throw new CommandError(
       `${name} is not a report of a partner: write one with "duebridge conform partner TARGET --json"`,
@@ -85,11 +86,3 @@ function whyOf({ skipped = '-', findings }: ConformanceFile['results'][number]):
 
 const cut = (text: string): string =>
   text.length <= MAX_TEXT_LENGTH ? text : `${text.slice(0, MAX_TEXT_LENGTH - 1).toWellFormed()}…`;
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
