@@ -1,8 +1,8 @@
 /**
  * The numbered steps at which the crash rig kills or pauses a process: each is a moment in the life of a payment that the program
  * passes anyway, recognized by the name of a prepared statement, a commit, or a message on the wire. Nothing in the product code knows
- * of them; preload.ts watches for them from inside the process. A step that no payment reaches any more fails the rig, so the list
- * cannot go stale.
+ * of them; preload.ts watches for them from inside the process. A step that no payment reaches any more fails the rig, and one whose
+ * statement is gone fails steps.test.ts.
  */
 
 /** One step. */
@@ -46,7 +46,7 @@ export const STEPS: readonly Step[] = [
   { side: 'kit', at: 'asked GET' },
   { side: 'kit', at: 'after kit_lock_payments', locked: true },
   { side: 'kit', at: 'after kit_lock_accounts', locked: true },
-  { side: 'kit', at: 'after kit_write_transfers', locked: true },
+  { side: 'kit', at: 'after kit_pay_accounts', locked: true },
   { side: 'kit', at: 'after kit_end_payments', locked: true },
   { side: 'kit', at: 'before commit of kit_end_payments', locked: true },
   { side: 'kit', at: 'after commit of kit_end_payments' },

@@ -145,14 +145,16 @@ function judge(payment: Posting, account: AccountRow | undefined): PostOutcome {
   return reason === undefined ? { outcome: 'posted' } : { outcome: 'failed', reason };
 }
 
-const payStatement = sql(`
-   UPDATE duebridge_partner.account
+const payStatement = sql(
+  'kit_pay_accounts',
+  `UPDATE duebridge_partner.account
       SET amount_due_in_cents = account.amount_due_in_cents - paid.amount_in_cents,
           updated_at = date_trunc('milliseconds', clock_timestamp())
      FROM (SELECT biller_id, account_id, sum(amount_in_cents)::bigint AS amount_in_cents
              FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(biller_id, account_id, amount_in_cents)
             GROUP BY biller_id, account_id) AS paid
-    WHERE account.account_id = paid.account_id AND account.biller_id = paid.biller_id`);
+    WHERE account.account_id = paid.account_id AND account.biller_id = paid.biller_id`,
+);
 
 // Import -------------------------------------------------------------------------------------------------------------------
 

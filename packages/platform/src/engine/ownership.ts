@@ -9,7 +9,6 @@ import { sql, type Clock, type Database } from '@duebridge/runtime';
 
 // The column, not now(): a sharded database calls no function of time in RETURNING.
 const registerStatement = sql(
-  'worker_register',
   'INSERT INTO duebridge_platform.workers (worker_id) VALUES ($1) RETURNING heartbeat_at',
 );
 
@@ -25,7 +24,6 @@ const renewStatement = sql(
 const removeStatement = sql(`DELETE FROM duebridge_platform.workers WHERE worker_id = $1`);
 
 const forgetStatement = sql(
-  'worker_forget',
   // A heartbeat from further ahead was written before the clock stepped back and proves nothing (EE7).
   `DELETE FROM duebridge_platform.workers
     WHERE heartbeat_at <= now() - 10 * $1 * interval '1 millisecond'

@@ -159,7 +159,6 @@ const arrivedStatement = sql(`
     WHERE p.slot = ${ARRIVALS} AND p.settled_at IS NULL LIMIT $1`);
 
 const placeStatement = sql(
-  'slot_place',
   `UPDATE duebridge_platform.payments AS p SET slot = u.slot
      FROM unnest($2::text[], $3::smallint[]) AS u (id, slot), duebridge_platform.slots AS s
     WHERE p.platform_payment_id = u.id AND p.platform_payment_id BETWEEN $4 AND $5 AND p.slot = ${ARRIVALS} AND p.settled_at IS NULL
