@@ -9,14 +9,7 @@ import {
   type KitAuditEntry,
   type PaymentRecord,
 } from '@duebridge/contract';
-import {
-  auditVerifyLine,
-  facts,
-  line,
-  readAdmin,
-  tableOf,
-  type CommandTable,
-} from '@duebridge/runtime/cli';
+import { auditVerifyLine, facts, line, tableOf, type CommandTable } from '@duebridge/runtime/cli';
 
 /** The server that the commands ask. */
 export const TARGET = { server: 'partner', defaultPort: 4101 } as const;
@@ -61,9 +54,6 @@ export const COMMANDS: CommandTable = {
     line('batch show', routes.get_kit_batch, facts),
     line('batch export', routes.export_kit_batch, String, {
       help: 'the lines of a batch as CSV: the file that the platform reconciles with',
-      run: async ({ terminal, request }) => {
-        for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
-      },
     }),
     line(
       'audit',

@@ -18,7 +18,6 @@ import {
   facts,
   line,
   print,
-  readAdmin,
   tableOf,
   type CommandLine,
   type CommandTable,
@@ -131,9 +130,6 @@ const paymentLines: readonly CommandLine[] = [
   }),
   line('export', routes.export_payments, String, {
     help: 'write payments to standard output, as CSV',
-    run: async ({ terminal, request }) => {
-      for await (const text of readAdmin(terminal, TARGET, request.path)) terminal.write(text);
-    },
   }),
   line('payment show', routes.get_admin_payment, output.paymentStory, {
     help: 'everything about one payment: what was tried, what came back, who did what',

@@ -16,12 +16,10 @@ import {
   facts,
   line,
   print,
-  readAdmin,
   tableOf,
   type CommandLine,
 } from '@duebridge/runtime/cli';
 import { done } from './output.ts';
-import { TARGET } from './words.ts';
 
 const OF_PARTNER = { partner_id: { flags: '--partner <id>', help: 'whose biller it is' } };
 
@@ -141,11 +139,7 @@ export const moneyLines: readonly CommandLine[] = [
     args: [],
     fields: OF_PARTNER,
   }),
-  line('money statement', routes.get_remittance_statement, String, {
-    run: async ({ terminal, request }) => {
-      for await (const piece of readAdmin(terminal, TARGET, request.path)) terminal.write(piece);
-    },
-  }),
+  line('money statement', routes.get_remittance_statement, String),
   line('money bank-file', routes.make_bank_file, bankFile, {
     defaults: { way: 'pain001' },
     fields: { mode: { help: 'whose transfers: of live (default) or of test registrations' } },

@@ -9,7 +9,7 @@
 import { fillPath, pathFields, type Route, type RouteReply } from '@duebridge/contract';
 import { Option, type Command } from 'commander';
 import { CommandError, ConfigurationError, exitCodes } from '../errors.ts';
-import { askAdmin, type AdminTarget } from './admin-client.ts';
+import { askAdmin, readAdmin, type AdminTarget } from './admin-client.ts';
 import { jsonOption, print } from './print.ts';
 import { readBytes, readTextFile, secretOption, type Terminal } from './terminal.ts';
 
@@ -220,6 +220,12 @@ function addLine(
     if (each.run !== undefined) {
       const texts = values.filter((value) => value !== undefined);
       await each.run({ terminal, request, options: { ...typed, ...asJson }, values: texts, ask });
+      return;
+    }
+    // A file is written as it comes.
+    if (route.replyType === 'text/csv') {
+      for await (const text of readAdmin(terminal, table.target, request.path))
+        terminal.write(text);
       return;
     }
     const answer = await ask<never>(request.method, request.path, request.body);
