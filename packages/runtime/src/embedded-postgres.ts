@@ -26,8 +26,17 @@ import { dataDirectory as defaultDataDirectory, holdDataDirectory } from './data
 import { ConfigurationError, messageOf } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
 
-/** A running embedded server, as one of its users sees it. */
-export type EmbeddedPostgres = ReturnType<typeof userOf>;
+/** A running embedded server, as one of its users sees it. Its declaration names no type of pg, which has none of its own. */
+export interface EmbeddedPostgres {
+  /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
+  readonly url: string;
+  /** Process id of the server. */
+  readonly pid: number;
+  /** The cluster's folder. */
+  readonly clusterDirectory: string;
+  /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
+  stop(): Promise<void>;
+}
 
 /** Where to keep the database. */
 export interface EmbeddedPostgresOptions {
@@ -104,7 +113,7 @@ export async function startEmbeddedPostgres(
 }
 
 /** One user of a running server. */
-function userOf(dataDirectory: string, cluster: Cluster, server: Server) {
+function userOf(dataDirectory: string, cluster: Cluster, server: Server): EmbeddedPostgres {
   let stopping: Promise<void> | undefined;
   const leave = async (): Promise<void> => {
     if (existsSync(cluster.pgdata)) {
@@ -117,14 +126,10 @@ function userOf(dataDirectory: string, cluster: Cluster, server: Server) {
     await server.user.end().catch(() => undefined);
   };
   return {
-    /** Address of the maintenance database, with the password; `ensureDatabase` creates others through it. */
     url: urlOf(cluster, server.port),
-    /** Process id of the server. */
     pid: server.pid,
-    /** The cluster's folder. */
     clusterDirectory: cluster.folder,
-    /** Leaves; stops the server if nobody else uses it. Calling it again is harmless. */
-    stop: (): Promise<void> => (stopping ??= leave()),
+    stop: () => (stopping ??= leave()),
   };
 }
 
