@@ -13,7 +13,7 @@ import {
   tell,
 } from '../check/http.ts';
 import { type PartnerContext, type TokenForm, accessToken } from '../check/partner-context.ts';
-import { NO_BILLER, isTime, own, sharedAll } from '../check/payment-fields.ts';
+import { NO_BILLER, isTime, uses } from '../check/payment-fields.ts';
 import { changed, isText, misspellings, oauthOnly, otherCase } from './shared.ts';
 
 /** Fields that reveal an account or a payment. */
@@ -71,7 +71,7 @@ const p01: PartnerCase = {
   clauses: ['S3', 'OA4', 'KY1'],
   likely_cause:
     'A route is outside the authentication, or only a part of the credential is compared.',
-  creates: (target) => Array.from({ length: 1 + MOST }, () => own(target, 2)),
+  creates: uses(...Array.from({ length: 1 + MOST }, () => 2)),
   async run(t) {
     const { authentication } = t.target;
     const wrong =
@@ -180,7 +180,7 @@ const p05: PartnerCase = {
   clauses: ['SC1'],
   likely_cause: 'The scope is not checked, or only for one content type or new payments.',
   unfit: oauthOnly,
-  creates: (target) => [...sharedAll(target, ['first']), ...TYPES.map(() => own(target, 5))],
+  creates: uses('first', ...TYPES.map(() => 5)),
   async run(t) {
     const proof = { authorization: `Bearer ${await tokenFor(t, { scope: 'read' })}` };
     for (const type of TYPES) {

@@ -15,7 +15,6 @@ import {
   recordOf,
   BEYOND_24_BITS,
   BEYOND_32_BITS,
-  own,
   type Planned,
   type SharedName,
   uses,
@@ -191,7 +190,7 @@ const p36: PartnerCase = {
   title: 'Amounts that are not a positive integer of cents are refused',
   clauses: ['S5', 'PF6'],
   likely_cause: 'A framework converts strings and fractions to integers before validation.',
-  creates: (target) => AMOUNTS.map(() => own(target, 0)),
+  creates: uses(...AMOUNTS.map(() => 0)),
   async run(t) {
     // A refused request was not accepted, so the id is still new (ST1).
     const [intent] = await refusesEach(t, 0, AMOUNTS);
@@ -253,7 +252,7 @@ const p39: PartnerCase = {
   clauses: ['ER3', 'PF2', 'PF3'],
   severity: 'should',
   likely_cause: 'The body is taken as it comes, or the parser’s exception is not caught.',
-  creates: (target) => UNFIT.map(() => own(target, 39)),
+  creates: uses(...UNFIT.map(() => 39)),
   run: async (t) => void (await refusesEach(t, 39, UNFIT)),
 };
 

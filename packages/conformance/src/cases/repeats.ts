@@ -13,7 +13,6 @@ import {
   NO_BILLER,
   holdsPayment,
   instruction,
-  own,
   recordOf,
   uses,
 } from '../check/payment-fields.ts';
@@ -110,12 +109,12 @@ const p33: PartnerCase = {
   title: 'Several payments can share a batch id',
   clauses: ['PF3'],
   likely_cause: 'The server uses the batch id as an idempotency key, or does not store it.',
-  creates: (target) => Array.from({ length: PAYMENTS }, (_, number) => own(target, 330 + number)),
+  creates: uses(...Array.from({ length: PAYMENTS }, (_, number) => 330 + number)),
   async run(t) {
     const batch = randomUUID();
     const seen = new Set<string>();
     for (let number = 0; number < PAYMENTS; number += 1) {
-      const intent = t.intend(own(t.target, 330 + number), batch);
+      const intent = t.intend(330 + number, batch);
       const put = await t.put(intent);
       if (number === 0) t.acceptedBy(put);
       const read = await t.read(intent);
@@ -200,7 +199,7 @@ const p65: PartnerCase = {
   title: 'Similar ids are different payments',
   clauses: ['PF2', 'ID1'],
   likely_cause: 'The id is lowercased, cut, trimmed or made a number before it is compared.',
-  creates: (target) => PAIRS.flatMap(() => [own(target, 65), own(target, 66)]),
+  creates: uses(...PAIRS.flatMap(() => [65, 66])),
   async run(t: PartnerContext) {
     const plain = PAIRS.filter(({ uuid }) => uuid !== true);
     const told = await Promise.all(plain.map((pair) => comparePair(t, pair, 'must')));
@@ -285,10 +284,7 @@ const p27: PartnerCase = {
   // A server that takes them one by one may be slow for the last, and no other check should have to wait behind that.
   stage: 'alone',
   likely_cause: 'The id is looked up and then inserted, or each process has a memory of its own.',
-  creates: (target) => [
-    own(target, 27),
-    ...Array.from({ length: DIFFERENT }, (_, place) => own(target, 200 + place)),
-  ],
+  creates: uses(27, ...Array.from({ length: DIFFERENT }, (_, place) => 200 + place)),
   async run(t) {
     const intent = t.intend(27);
     // P60 reports an answer that is about another of them.

@@ -151,8 +151,3 @@ export function uses(
       typeof one === 'number' ? own(target, one) : (shared(target, one) ?? []),
     );
 }
-
-/** The shared payments of these names that the target allows. */
-export function sharedAll(target: PartnerTarget, names: readonly SharedName[]): Planned[] {
-  return names.flatMap((name) => shared(target, name) ?? []);
-}
