@@ -72,11 +72,6 @@ function longestPause(calls: readonly Call[]): number {
   return Math.max(0, ...times.slice(1).map((time, place) => time - (times[place] ?? time)));
 }
 
-/** True when more calls than `most` came within a second. */
-function isTooFast(calls: readonly Call[], most: number): boolean {
-  return calls.some(({ at_ms }, place) => (calls[place + most]?.at_ms ?? Infinity) - at_ms < 1_000);
-}
-
 /**
  * Raises a must-finding when the customer is not shown the terminal status that the partner reported first. Returns the call that
  * reported it and the status shown, which is undefined when the judge cannot read it; undefined when there was no end or it is not shown.
@@ -179,34 +174,22 @@ export function pollsByGet(t: CallerContext, payment: CallerPayment): void {
   });
 }
 
-/** Raises a should-finding when more calls of this method came for one payment in a second than a partner has to handle (LI1). */
+/** Raises a should-finding when more of these calls came in a second than a partner has to handle (LI1). `what` names them. */
 export function notTooFast(
   t: CallerContext,
-  payment: CallerPayment,
-  method: 'PUT' | 'GET',
+  calls: readonly Call[],
   most: number,
+  what: string,
+  cause = 'The call is retried immediately, without backoff.',
 ): void {
-  const calls = t.calls(payment).filter((call) => call.method === method);
-  t.should(!isTooFast(calls, most), `at most ${most} ${method}s per second`, calls[0], {
-    got: `${calls.length} ${method}s in ${span(calls)} ms`,
+  const isTooFast = calls.some(
+    ({ at_ms }, place) => (calls[place + most]?.at_ms ?? Infinity) - at_ms < 1_000,
+  );
+  const span_ms = (calls.at(-1)?.at_ms ?? 0) - (calls[0]?.at_ms ?? 0);
+  t.should(!isTooFast, `at most ${most} ${what} per second`, calls[0], {
+    got: `${calls.length} ${what} in ${span_ms} ms`,
     clause: 'LI1',
-    cause: 'The call is retried immediately, without backoff.',
-  });
-}
-
-const span = (calls: readonly Call[]): number =>
-  (calls.at(-1)?.at_ms ?? 0) - (calls[0]?.at_ms ?? 0);
-
-/** Maximum number of token requests per second that a partner should have to handle. */
-const MOST_FETCHES_A_SECOND = 10;
-
-/** Raises a should-finding when more of these token requests came in a second than a partner has to handle (LI1). */
-export function fewFetches(t: CallerContext, fetches: readonly Call[]): void {
-  const most = MOST_FETCHES_A_SECOND;
-  t.should(!isTooFast(fetches, most), `at most ${most} token requests per second`, fetches[0], {
-    got: `${fetches.length} in ${span(fetches)} ms`,
-    clause: 'LI1',
-    cause: 'A token is fetched for each 401, by a timer of over 2^31 ms, or at once.',
+    cause,
   });
 }
 

@@ -3,7 +3,6 @@ import { Refusal } from '@duebridge/contract';
 import type { CallerContext, CallerPayment } from '../check/caller-context.ts';
 import type { Behaviour, Call, Scenario } from '../scripted/partner.ts';
 import {
-  fewFetches,
   goesOn,
   hasEnded,
   held,
@@ -17,7 +16,7 @@ import {
   untilEnd,
 } from './caller-rules.ts';
 
-/** Maximum number of calls per second of one method for one payment that a partner should have to handle. */
+/** Maximum number of calls per second that a partner should have to handle: of one method for one payment, or for tokens. */
 const MOST_A_SECOND = 10;
 
 /** After this many polls without the fault, none will get it. */
@@ -109,8 +108,9 @@ async function judgeFault(t: CallerContext, payment: CallerPayment, fault: Fault
   if (rule.watched === true) await t.quiet();
   const clause = rule.clauses.includes('PF4') ? 'PF4' : 'ST3';
   if (!(await notEnded(t, payment, what, clause, severity))) return;
-  notTooFast(t, payment, 'PUT', rule.most_puts_a_second ?? MOST_A_SECOND);
-  notTooFast(t, payment, 'GET', MOST_A_SECOND);
+  const gets = t.calls(payment).filter(({ method }) => method === 'GET');
+  notTooFast(t, t.puts(payment), rule.most_puts_a_second ?? MOST_A_SECOND, 'PUTs');
+  notTooFast(t, gets, MOST_A_SECOND, 'GETs');
   if (rule.retry_after_seconds !== undefined) waited(t, payment, fault, rule.retry_after_seconds);
   // Nothing else runs at the same time, so every token request is of this payment.
   if (rule.last === true || rule.ofTokens === true) tokenRequests(t, fault);
@@ -203,7 +203,8 @@ const TOKEN_PAUSE_SECONDS = 60;
 function tokenRequests(t: CallerContext, { rule: { watched }, fetchedBefore }: Fault): void {
   const fetches = t.fetches();
   // Every variant takes a token: ten of them in a second are the judge's own pace.
-  fewFetches(t, fetches.slice(fetchedBefore));
+  const cause = 'A token is fetched for each 401, by a timer of over 2^31 ms, or at once.';
+  notTooFast(t, fetches.slice(fetchedBefore), MOST_A_SECOND, 'token requests', cause);
   // These tokens are long-lived by any reading of expires_in: one fetch after the 401 is enough.
   const isCalm = watched !== true || fetches.length <= FEW_FETCHES;
   const few = `at most ${FEW_FETCHES} token requests for a long-lived token`;
