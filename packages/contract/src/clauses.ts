@@ -3,12 +3,7 @@
  * project test makes sure that a test or a check claims every id.
  */
 
-/** One rule. `gap` marks a point that the interface leaves open and a decision fills. */
-export interface Clause {
-  readonly rule: string;
-  readonly gap?: true;
-}
-
+/** The rules by id. `gap` marks a point that the interface leaves open and a decision fills. */
 export const CLAUSES = {
   S1: { rule: 'A partner posts a customer, gets a token, and the token opens the payment flow.' },
   S2: { rule: 'The partner hosts the account, balance and payment operations.' },
@@ -62,7 +57,7 @@ export const CLAUSES = {
   ER3: { rule: 'Other statuses, and the errors of the partner operations.', gap: true },
   LI1: { rule: 'Rates, sizes and lifetimes.', gap: true },
   VE1: { rule: 'The token path carries /v1; the policy behind it is ours.' },
-} as const satisfies Record<string, Clause>;
+} as const satisfies Record<string, { readonly rule: string; readonly gap?: true }>;
 
 /** The id of a rule. */
 export type ClauseId = keyof typeof CLAUSES;

@@ -75,8 +75,8 @@ function readAccount(book: Book, call: Call): Answer {
       biller_id,
       account_id,
       status,
-      ...(balance === undefined ? {} : { balance }),
-      ...(payment_rules === undefined ? {} : { payment_rules }),
+      balance,
+      payment_rules,
     },
   };
 }

@@ -177,21 +177,16 @@ const keyOf = (place: { readonly biller_id: string; readonly account_id: string 
 const dueMs = ({ accepted_ms, ending: { after_ms = Infinity } }: StoredPayment): number =>
   accepted_ms + after_ms;
 
-/** How a payment will end: the account's own outcome first, then its rules. */
-function endingOf(book: Book, processing_ms: number, payment: NewPayment): Ending {
-  const usual: Ending = { status: 'succeeded', after_ms: processing_ms };
+/** How a payment will end: failed where the account or its rules do not allow it, otherwise as payments of the account end. */
+function endingOf(book: Book, after_ms: number, payment: NewPayment): Ending {
   const failed = (failure_reason: string): Ending => ({
     status: 'failed',
     failure_reason,
-    after_ms: processing_ms,
+    after_ms,
   });
   const account = book.account(payment.biller_id, payment.account_id);
-  if (account === undefined || account.status === 'inactive') {
-    return failed(FAILURE_REASONS.account);
-  }
-  const maximum = account.payment_rules?.max_amount_in_cents;
-  if (maximum !== undefined && payment.amount_in_cents > maximum) {
-    return failed(FAILURE_REASONS.maximum);
-  }
-  return { ...usual, ...account.ending };
+  if (account?.status !== 'active') return failed(FAILURE_REASONS.account);
+  const { max_amount_in_cents: maximum = Infinity } = account.payment_rules ?? {};
+  if (payment.amount_in_cents > maximum) return failed(FAILURE_REASONS.maximum);
+  return { status: 'succeeded', after_ms, ...account.ending };
 }
