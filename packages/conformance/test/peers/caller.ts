@@ -152,6 +152,7 @@ export class SmallPlatform implements Driver {
           ? { first_name: 'Ada', email: 'ada@example.com' }
           : {}),
       });
+    const end = (status: string): void => void (payment.status = status);
     // Does the partner know it already? Then somebody has paid before.
     if (fault === 'looks_first') {
       const looked = await this.#call('GET', payment);
@@ -162,15 +163,11 @@ export class SmallPlatform implements Driver {
       const sent = { account_id, id: other ? randomUUID() : id };
       const isPosted = attempt > 0 && fault?.startsWith('retries_by_post') === true;
       const reply = await this.#call(isPosted ? 'POST' : 'PUT', sent, bytes(attempt));
-      if (reply?.ending !== undefined) {
-        payment.status = reply.ending;
-        return;
-      }
+      if (reply?.ending !== undefined) return end(reply.ending);
       if (reply?.record !== undefined) {
         const given = reply.record['payment_id'];
         payment.payment_id = typeof given === 'string' ? given : '';
-        if (fault === 'believes_the_put') payment.status = 'succeeded';
-        if (fault === 'believes_the_put') return;
+        if (fault === 'believes_the_put') return end('succeeded');
         break;
       }
       const { status } = reply ?? {};
@@ -180,10 +177,7 @@ export class SmallPlatform implements Driver {
         (fault === 'not_found_is_failure' && status === 404) ||
         (fault === 'page_is_failure' && status === 200) ||
         (fault === 'redirect_is_failure' && Math.floor((status ?? 0) / 100) === 3);
-      if (failed) {
-        payment.status = 'failed';
-        return;
-      }
+      if (failed) return end('failed');
       if (fault === 'gives_up' || (fault === 'freezes_an_array' && reply?.isArray === true)) return;
       if (fault === 'gives_up_after_three' && attempt === 2) return;
       const asked = fault === 'ignores_retry_after_on_put' ? 20 : reply?.retry_after_ms;
@@ -204,14 +198,8 @@ export class SmallPlatform implements Driver {
         await this.#wait(reply.retry_after_ms);
       }
       const record = reply?.record;
-      if (reply?.ending !== undefined) {
-        payment.status = reply.ending;
-        return;
-      }
-      if (record === undefined && fault === 'poll_error_is_failure') {
-        payment.status = 'failed';
-        return;
-      }
+      if (reply?.ending !== undefined) return end(reply.ending);
+      if (record === undefined && fault === 'poll_error_is_failure') return end('failed');
       if (record === undefined && fault === 'poll_error_stops') return;
       const told = record?.['status'];
       const status = typeof told === 'string' ? this.#understood(told) : undefined;
@@ -347,16 +335,12 @@ export class SmallPlatform implements Driver {
       return { record: { ...record, status: /"status"\s*:\s*"(\w+)"/.exec(text)?.[1] ?? '' } };
     }
     const { amount_in_cents: amount } = record;
-    if (fault === 'last_key_wins' && record['status'] === 'failed') {
-      return { record, ending: 'failed' };
-    }
-    if (fault === 'amount_text_is_failure' && typeof amount !== 'number' && amount !== undefined) {
-      return { record, ending: 'failed' };
-    }
     const needed = ['status', 'amount_in_cents', 'initiated_at'];
-    if (fault === 'missing_field_is_failure' && !needed.every((name) => name in record)) {
-      return { record, ending: 'failed' };
-    }
+    const fails =
+      (fault === 'last_key_wins' && record['status'] === 'failed') ||
+      (fault === 'amount_text_is_failure' && typeof amount !== 'number' && amount !== undefined) ||
+      (fault === 'missing_field_is_failure' && !needed.every((name) => name in record));
+    if (fails) return { record, ending: 'failed' };
     if (fault === 'posted_is_success' && typeof record['posted_at'] === 'string') {
       return { record, ending: 'succeeded' };
     }

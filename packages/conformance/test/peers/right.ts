@@ -34,13 +34,19 @@ const instead = (operation: Operation, status: number, then: Answer): Behaviour 
 
 const isString = (value: unknown): value is string => typeof value === 'string';
 
-/** Rewrites every time in a record. */
-const times = (write: (instant: string) => string): Behaviour =>
+/** Rewrites posted_at. */
+const posted = (write: (instant: string) => string): Behaviour =>
   onRecords((record) => ({
     ...record,
-    initiated_at: write(String(record['initiated_at'])),
     posted_at: isString(record['posted_at']) ? write(record['posted_at']) : record['posted_at'],
   }));
+
+/** Rewrites every time in a record. */
+const times = (write: (instant: string) => string): Behaviour => {
+  const initiated = onRecords((r) => ({ ...r, initiated_at: write(String(r['initiated_at'])) }));
+  const both = [initiated, posted(write)];
+  return together(() => both);
+};
 
 const moved = (instant: string, ms: number): string =>
   new Date(Date.parse(instant) + ms).toISOString();
@@ -125,11 +131,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   },
   {
     name: 'that rounds posted_at alone to a second',
-    behaviour: () =>
-      onRecords((r) => ({
-        ...r,
-        posted_at: isString(r['posted_at']) ? r['posted_at'].replace(/\.\d+Z/, 'Z') : null,
-      })),
+    behaviour: () => posted((t) => t.replace(/\.\d+Z/, 'Z')),
   },
   {
     name: 'whose clock is three minutes behind',
@@ -137,11 +139,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   },
   {
     name: 'whose ledger has a clock two minutes ahead',
-    behaviour: () =>
-      onRecords((r) => ({
-        ...r,
-        posted_at: isString(r['posted_at']) ? moved(r['posted_at'], 120_000) : null,
-      })),
+    behaviour: () => posted((t) => moved(t, 120_000)),
   },
   { name: 'that takes fifty milliseconds', gateway: { latency_ms: 50 }, within_ms: 20_000 },
   { name: 'that takes two seconds', gateway: { latency_ms: 2_000 }, within_ms: 150_000 },
