@@ -14,7 +14,7 @@
  */
 import assert from 'node:assert/strict';
 import type { TerminalStatus } from '@duebridge/contract';
-import { messageOf, repeatedly } from '@duebridge/runtime';
+import { abortWith, messageOf, repeatedly } from '@duebridge/runtime';
 import {
   describeAccountSystemError,
   type AccountSystem,
@@ -226,8 +226,9 @@ export class Applier {
         const tried = Promise.all(await this.#tryPage(ageMs));
         // Wait no longer: a payment that hangs must not stop the sweep.
         const over = new AbortController();
-        const end = AbortSignal.any([over.signal, this.#stopped.signal]);
-        await Promise.race([tried, this.#on.clock.sleep(SWEEP_PAUSE_MS, end)]);
+        const unlink = abortWith(over, this.#stopped.signal);
+        const pause = this.#on.clock.sleep(SWEEP_PAUSE_MS, over.signal);
+        await Promise.race([tried, pause]).finally(unlink);
         over.abort();
         this.#noteWorking();
         this.#sweepDueAt = this.#on.clock.monotonic() + SWEEP_LATE_MS;

@@ -13,7 +13,7 @@
  * a biller's own system may hang, so there a biller has at most as many places as are free: half, while nothing else hangs. A call beyond
  * its deadline gives its place back; its account gets no other before it returns. With one place nothing can be left: a call that hangs delays all others until its deadline.
  */
-import type { Clock } from '@duebridge/runtime';
+import { abortWith, type Clock } from '@duebridge/runtime';
 import { within } from './account-system.ts';
 import type { Rules } from './business-rules.ts';
 import type { KitContext } from './metrics.ts';
@@ -219,7 +219,8 @@ export class Posting {
 
   async #tryAlone(item: Item): Promise<void> {
     const { payment, isRepeat, resolve } = item;
-    const returned = new AbortController();
+    const over = new AbortController();
+    const unlink = abortWith(over, this.#stopped.signal);
     const one: Try = {
       payment,
       isRepeat,
@@ -230,12 +231,13 @@ export class Posting {
         this.#schedule();
       },
       aborting: new AbortController(),
-      over: AbortSignal.any([returned.signal, this.#stopped.signal]),
+      over: over.signal,
     };
     this.#tries.set(payment.platform_payment_id, one);
     const tried = await this.#way.alone(one);
     this.#tries.delete(payment.platform_payment_id);
-    returned.abort();
+    unlink();
+    over.abort();
     this.#learn(item, tried);
     resolve(tried);
     // In a transaction its account and its biller are not what hangs: others of theirs need not wait for their turns behind what does.

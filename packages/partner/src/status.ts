@@ -9,7 +9,7 @@
  * The poll reads all awaited ids in one statement, ten times a second: at most 4,000 ids, which take PostgreSQL about ten milliseconds. LISTEN/NOTIFY was rejected: every notifying commit queues behind a lock of the whole database
  * server, which is expensive under many postings, and its payload holds 200 ids at most.
  */
-import { messageOf } from '@duebridge/runtime';
+import { abortWith, messageOf } from '@duebridge/runtime';
 import type { KitContext } from './metrics.ts';
 import { findEnded, findPayments, type AccountPath, type PaymentRow } from './store.ts';
 
@@ -79,6 +79,7 @@ export function openStatusReads(options: KitContext & { readonly maxConnections?
       }
       waiting += 1;
       const over = new AbortController();
+      const unlink = [signal, stopped.signal].map((one) => abortWith(over, one));
       const ended = Promise.withResolvers<PaymentRow>();
       const own = waiters.get(id) ?? new Set();
       waiters.set(id, own.add(ended.resolve));
@@ -86,16 +87,16 @@ export function openStatusReads(options: KitContext & { readonly maxConnections?
         const payment = await read(id, of);
         if (payment?.status !== 'processing') return { payment, applied: true };
         looking ??= look();
-        const end = AbortSignal.any([signal, stopped.signal, over.signal]);
         const changed = await Promise.race([
           ended.promise,
-          clock.sleep(Math.min(ms, LONGEST_WAIT_MS), end).then(() => undefined),
+          clock.sleep(Math.min(ms, LONGEST_WAIT_MS), over.signal).then(() => undefined),
         ]);
         return { payment: changed ?? payment, applied: true };
       } finally {
         waiting -= 1;
         own.delete(ended.resolve);
         if (own.size === 0) waiters.delete(id);
+        for (const one of unlink) one();
         over.abort();
       }
     },

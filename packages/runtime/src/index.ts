@@ -1,4 +1,5 @@
 /** Shared by both servers: database, time, HTTP, service lifecycle. Imports the contract only. */
+export * from './abort.ts';
 export * from './audit-chain.ts';
 export * from './clock.ts';
 export * from './config.ts';

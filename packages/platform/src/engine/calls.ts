@@ -4,7 +4,7 @@
  * enters: a payment that is due, and its next step.  leaves: an event; nothing here decides or writes.
  * holds:  a transaction never spans a call. A call has a deadline; a funding method that fails or hangs fills its own queue and no other.
  */
-import { isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
+import { abortWith, isDatabaseTrouble, kindOfError } from '@duebridge/runtime';
 import { retryAfterMs, type NotSent } from '../partners/oauth-client.ts';
 import type { Exchange } from '../partners/http-call.ts';
 import type { Partner } from '../partners/registry.ts';
@@ -15,8 +15,8 @@ import type { CallGround } from './options.ts';
 
 /** A call to the funding port that takes longer is aborted and retried: every operation of the port is idempotent. */
 const FUNDING_DEADLINE_MS = 15_000;
-/** Ends the wait for a deadline. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
-const ANSWERED = 'answered';
+/** Why a call to the port is over. Without a reason of its own each abort would make an error, at 20 us for two calls of every payment. */
+const [ANSWERED, LATE] = ['answered', 'late'];
 /** An answer without news that arrives sooner was not held, whatever it claims. Waits are requested in whole seconds. */
 const LEAST_HELD_MS = 900;
 
@@ -107,9 +107,10 @@ function labelOf(outcome: SubmitOutcome | PollOutcome): string {
 export async function fund(on: CallGround, payment: ActivePayment): Promise<PaymentEvent> {
   const { clock, log, signals } = on;
   const { funding_method, funding_party, funding: queue } = payment.group;
-  const deadline = new AbortController();
-  const signal = AbortSignal.any([signals.calls, deadline.signal]);
-  void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => deadline.abort());
+  const over = new AbortController();
+  const { signal } = over;
+  const unlink = abortWith(over, signals.calls);
+  void clock.sleep(FUNDING_DEADLINE_MS, signal).then(() => over.abort(LATE));
   try {
     const event = await unlessAborted(askPort(on, payment, signal), signal);
     if (queue.worked(funding_party, clock.monotonic()) && !queue.isTroubled) {
@@ -120,10 +121,11 @@ export async function fund(on: CallGround, payment: ActivePayment): Promise<Paym
     // The port keeps its rows in the platform's own database, and fails when that does.
     if (isDatabaseTrouble(error)) throw error;
     // A stop, which aborts calls, is no fault of the port.
-    if (!signals.waits.aborted) portFailed(on, payment, error, deadline.signal.aborted);
+    if (!signals.waits.aborted) portFailed(on, payment, error, signal.reason === LATE);
     return { kind: 'funding_failed' };
   } finally {
-    deadline.abort(ANSWERED);
+    unlink();
+    over.abort(ANSWERED);
   }
 }
 

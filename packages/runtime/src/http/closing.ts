@@ -1,5 +1,6 @@
 /** A closing server answers requests in progress, wakes waiting ones, and cuts those that do not end in time. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { abortWith } from '../abort.ts';
 import { letGo } from './front.ts';
 
 /** Of each server, what aborts when it begins to close. */
@@ -32,11 +33,14 @@ export function signalOf(
   // A client that disconnected earlier, for example during authentication, has already emitted 'close'; it is not emitted again.
   const hasGone = reply.raw.destroyed || request.raw.socket.destroyed;
   if (hasGone || (request.raw.destroyed && !request.raw.complete)) gone.abort();
+  const closing = closings.get(app.server);
+  const unlink = closing && abortWith(gone, closing);
   reply.raw.once('close', () => {
+    unlink?.();
     // After a finished answer nobody waits any more; before that, the client has disconnected.
     if (!reply.raw.writableFinished) gone.abort();
   });
-  return AbortSignal.any([gone.signal, closings.get(app.server) ?? gone.signal]);
+  return gone.signal;
 }
 
 /** Whether the server has begun to close. */
