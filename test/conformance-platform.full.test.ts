@@ -6,8 +6,8 @@ import { randomUUID } from 'node:crypto';
 import { after, describe } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
+  CONFORMANCE_CASES,
   judgePlatform,
-  PLATFORM_CASES,
   platformTarget,
   type Draft,
   type Driver,
@@ -23,7 +23,7 @@ import { CLIENT, findings, judgedPartner, KEY, PACE, unjudged } from './support/
 const sides = new BothSides();
 after(() => sides.stop());
 
-const IDS = PLATFORM_CASES.map(({ id }) => id);
+const IDS = CONFORMANCE_CASES.map(({ id }) => id);
 const TOKEN_CHECKS = IDS.filter((id) => id.startsWith('T'));
 const CALLER_CHECKS = IDS.filter((id) => id.startsWith('C'));
 const SCENARIO_CHECKS = IDS.filter((id) => id.startsWith('F'));

@@ -238,7 +238,7 @@ function shorten(database: Database, month: Month, table: string, rows: number):
     );
     if (made[0]?.count !== rows) throw new Error(`${table} has changed while it was archived`);
     // The audit, by which the partner's id finds other payments (payment-search.ts), goes.
-    await tx.query(`CREATE INDEX ON ${SCHEMA}.${table}_short USING hash (payment_id)`);
+    await tx.query(`CREATE INDEX ON ${SCHEMA}.${table}_short (hashtext(payment_id))`);
     // Filled row by row, indexes by account and amount are half empty.
     await tx.query(`REINDEX TABLE ${SCHEMA}.${table}_short`);
     for (const key of keys) await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short ADD ${key}`);

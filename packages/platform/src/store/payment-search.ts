@@ -233,7 +233,7 @@ async function conditionOfId(
       const rows = await on.query<{ platform_payment_id: string }>(
         sql(`
            SELECT a.platform_payment_id FROM duebridge_platform.audit a
-            WHERE a.event = 'payment_ended' AND a.detail ->> 'payment_id' IS NOT NULL AND a.detail ->> 'payment_id' = $1
+            WHERE a.event = 'payment_ended' AND hashtext(a.detail ->> 'payment_id') = hashtext($1) AND a.detail ->> 'payment_id' = $1
               AND ($2::text IS NULL OR a.partner_id = $2)
            UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
             WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`),
@@ -259,7 +259,7 @@ async function archivedById(
   return on.query(
     sql(`
        SELECT p.platform_payment_id FROM duebridge_platform.payments p
-        WHERE p.payment_id = $1 AND ${OF_PARTNER} AND p.platform_payment_id < $3 LIMIT ${MAX_IDS}`),
+        WHERE hashtext(p.payment_id) = hashtext($1) AND p.payment_id = $1 AND ${OF_PARTNER} AND p.platform_payment_id < $3 LIMIT ${MAX_IDS}`),
     [payment_id, partner_id ?? null, archived.until_id],
   );
 }
