@@ -45,7 +45,7 @@ export const SIZE_LIMITS = {
 export interface Release {
   readonly version: string;
   readonly released_at: string;
-  /** A file that a page may load from elsewhere, with its integrity. */
+  /** The SDK's file, which a page may load from elsewhere, with its integrity. */
   readonly sdk: { readonly file: string; readonly sri: string };
   readonly flow: { readonly assets: readonly string[] };
 }

@@ -285,7 +285,7 @@ export const PLANTED: readonly Planted[] = [
   {
     name: 'a call to a processor that hangs is never given up',
     file: 'platform/src/engine/calls.ts',
-    find: '.then(() => deadline.abort());',
+    find: '.then(() => over.abort(LATE));',
     replace: '.then(() => undefined);',
     seed: 1,
   },

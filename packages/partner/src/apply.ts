@@ -47,6 +47,14 @@ const SWEEP_LATE_MS = 15_000;
 /** How often the metrics of unfinished payments are counted: a count of a million takes half a second. */
 const STANDING_PAUSE_MS = 30_000;
 
+/** Whether the applying end works, for readiness (LV2). Every field is true while it does. */
+export interface KitHealth {
+  /** The sweep for payments left behind runs on time. */
+  readonly sweep: boolean;
+  /** The lease of this replica is renewed; true where posting needs none. */
+  readonly lease: boolean;
+}
+
 /** How payments are applied. */
 export interface ApplierOptions extends KitContext {
   readonly accounts: AccountSystem;
@@ -113,14 +121,10 @@ export class Applier {
     return done;
   }
 
-  /** Whether it works, for readiness (LV2). Every field is true while it does. */
-  get health() {
-    return {
-      /** The sweep for payments left behind runs on time. */
-      sweep: this.#on.clock.monotonic() <= this.#sweepDueAt,
-      /** The lease of this replica is renewed; true where posting needs none. */
-      lease: this.#lease.isRenewed(),
-    };
+  /** Whether it works. */
+  get health(): KitHealth {
+    const sweep = this.#on.clock.monotonic() <= this.#sweepDueAt;
+    return { sweep, lease: this.#lease.isRenewed() };
   }
 
   /** Starts sweeping: everything once at the start, then at intervals. */

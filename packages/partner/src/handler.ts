@@ -9,13 +9,25 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { createLogger, createServer } from '@duebridge/runtime';
-import { mountKit, servedPaths, type PartnerKitOptions } from './kit.ts';
+import { mountKit, servedPaths, type PartnerKit, type PartnerKitOptions } from './kit.ts';
 
 /** A request from Express or NestJS: with the bytes of a body that they have already read, when configured to keep them. */
 export type KitRequest = IncomingMessage & { readonly rawBody?: unknown };
 
-/** The kit, callable with a request and its response. */
-export type PartnerHandler = Awaited<ReturnType<typeof partnerHandler>>;
+/** The kit, callable. */
+export interface PartnerHandler {
+  /**
+   * Answers a request for one of the operations. Any other request is passed to `next` if there is one (Express, NestJS), else
+   * answered with 404.
+   */
+  (request: KitRequest, response: ServerResponse, next?: (error?: unknown) => void): void;
+  readonly kit: PartnerKit;
+  /**
+   * Ends waiting reads, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its own
+   * server. Calling it again is harmless.
+   */
+  close(): Promise<void>;
+}
 
 /** Printed once to standard error and logged for each such request; the caller gets 500 and may retry. */
 const bodyWasRead =
@@ -32,12 +44,8 @@ const bodyWasRead =
  *
  * Throws ConfigurationError when the options or the database would put money at risk.
  */
-export async function partnerHandler(options: PartnerKitOptions) {
+export async function partnerHandler(options: PartnerKitOptions): Promise<PartnerHandler> {
   const { app, isOurs, running } = await openBehind(options);
-  /**
-   * Answers a request for one of the operations. Any other request is passed to `next` if there is one (Express, NestJS), else
-   * answered with 404.
-   */
   const handle = (
     request: KitRequest,
     response: ServerResponse,
@@ -58,7 +66,13 @@ export async function partnerHandler(options: PartnerKitOptions) {
  * The kit as a function from a web `Request` to its `Response`: Next.js, Hono, Bun.serve, Deno.serve. Like `PartnerHandler`, it must
  * get the body unread.
  */
-export type PartnerFetch = Awaited<ReturnType<typeof partnerFetch>>;
+export interface PartnerFetch {
+  /** Answers a request for one of the operations, and any other with 404. Rejects when the request's signal was aborted. */
+  (request: Request): Promise<Response>;
+  readonly kit: PartnerKit;
+  /** As that of `PartnerHandler`. */
+  close(): Promise<void>;
+}
 
 /** Headers about one connection: the host that sends the answer writes its own. */
 const CONNECTION_HEADERS = new Set([
@@ -78,9 +92,8 @@ const CONNECTION_HEADERS = new Set([
  *
  * Throws ConfigurationError when the options or the database would put money at risk.
  */
-export async function partnerFetch(options: PartnerKitOptions) {
+export async function partnerFetch(options: PartnerKitOptions): Promise<PartnerFetch> {
   const { app, running } = await openBehind(options);
-  /** Answers a request for one of the operations, and any other with 404. Rejects when the request's signal was aborted. */
   const answer = async (request: Request): Promise<Response> => {
     if (request.bodyUsed) throw bodyWasReadBefore();
     const { pathname, search, host } = new URL(request.url);
@@ -136,14 +149,7 @@ async function openBehind(options: PartnerKitOptions) {
       const path = url.split('?', 1)[0] ?? '';
       return ours.some((pattern) => pattern.test(path));
     },
-    running: {
-      kit: app.partnerKit,
-      /**
-       * Ends waiting reads, finishes what is in hand and stops. Call it when the program begins to stop, before it closes its own
-       * server. Calling it again is harmless.
-       */
-      close: (): Promise<void> => (closing ??= app.close()),
-    },
+    running: { kit: app.partnerKit, close: (): Promise<void> => (closing ??= app.close()) },
   };
 }
 

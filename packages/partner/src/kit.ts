@@ -32,7 +32,7 @@ import {
   type BillerRules,
   type FinalOutcome,
 } from './account-system.ts';
-import { Applier } from './apply.ts';
+import { Applier, type KitHealth } from './apply.ts';
 import { openAuthenticator, type AuthOptions } from './auth.ts';
 import type { EndedByHand } from './end-by-hand.ts';
 import { ledger } from './ledger.ts';
@@ -81,6 +81,25 @@ export interface PartnerKitOptions {
   /** Default: in a server of your own, warnings and errors as JSON lines on standard error; on a server of `createServer`, nothing. */
   readonly log?: Log;
   readonly metrics?: Metrics;
+}
+
+/** What a running kit offers besides its routes: `app.partnerKit`. */
+export interface PartnerKit {
+  /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
+  cancel(platform_payment_id: string, actor: string, reason: string): Promise<EndedByHand>;
+  /**
+   * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
+   * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
+   * Throws WrongAnswer when the outcome is not a valid one, and Refusal CONFLICT when the accounts are in the kit's own database.
+   */
+  settle(
+    platform_payment_id: string,
+    outcome: FinalOutcome,
+    actor?: string,
+    reason?: string,
+  ): Promise<EndedByHand>;
+  /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
+  readonly health: KitHealth;
 }
 
 declare module 'fastify' {
@@ -146,28 +165,15 @@ function openStages(app: FastifyInstance, options: PartnerKitOptions, clock: Clo
   };
 }
 
-/** What a running kit offers besides its routes: `app.partnerKit`. */
-export type PartnerKit = ReturnType<typeof kitOf>;
-
-function kitOf({ accounts, applier }: Stages) {
+/** What a running kit offers besides its routes. */
+function kitOf({ accounts, applier }: Stages): PartnerKit {
   return {
-    /** Cancels a payment that is processing (ST4, decision 18); `actor` and `reason` are kept in the audit. */
-    cancel: (platform_payment_id: string, actor: string, reason: string): Promise<EndedByHand> =>
+    cancel: (platform_payment_id, actor, reason) =>
       applier.end(
         { platform_payment_id, status: 'canceled', failure_reason: null },
         { actor, event: 'canceled', reason },
       ),
-    /**
-     * Ends a payment as the biller's own system reports it (for one that answered `later` and calls back); `actor` is kept in the
-     * audit. Reporting the same again is harmless; a report that contradicts a recorded end changes nothing and is kept in the audit.
-     * Throws WrongAnswer when the outcome is not a valid one, and Refusal CONFLICT when the accounts are in the kit's own database.
-     */
-    async settle(
-      platform_payment_id: string,
-      outcome: FinalOutcome,
-      actor = 'account system',
-      reason?: string,
-    ): Promise<EndedByHand> {
+    async settle(platform_payment_id, outcome, actor = 'account system', reason) {
       if (accounts.posts === 'in_transaction') {
         throw conflict(
           'The accounts are in the database of the kit, which ends a payment by what post answers',
@@ -177,7 +183,6 @@ function kitOf({ accounts, applier }: Stages) {
       if (!('status' in checked)) throw new TypeError('settle takes posted, failed or canceled');
       return applier.end({ platform_payment_id, ...checked }, { actor, event: 'settled', reason });
     },
-    /** Whether accepted payments are being applied, for a readiness check; every field is true while they are. */
     get health() {
       return applier.health;
     },

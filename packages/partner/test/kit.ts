@@ -5,7 +5,6 @@ import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { createServer, silentLog, systemClock, type Database } from '@duebridge/runtime';
 import { testDatabase, type Cleanup, type TestDatabase, until } from '@duebridge/runtime/testing';
-
 import { mountPartnerAdmin } from '../src/admin.ts';
 import { Applier, type ApplierOptions } from '../src/apply.ts';
 import { importCsv, type CsvKind } from '../src/csv.ts';

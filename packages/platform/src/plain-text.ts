@@ -15,7 +15,7 @@ export function plainText(text: string): string {
   return Array.from(line).slice(0, MAX_FAILURE_REASON_LENGTH).join('');
 }
 
-/** What a text in JSON says; undefined for any other text. */
+/** The value of a text in JSON; undefined for any other text. */
 export function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -23,7 +23,7 @@ export const POSTED_AT = '2026-03-01T10:00:05.000Z';
 type Of<Kind extends Step['kind']> = Omit<Extract<Step, { kind: Kind }>, 'kind'>;
 type Advance = Of<'advance'>;
 export type End = Of<'end'>;
-/** Takes steps as takeSteps does, which have these fields in common. */
+/** Takes steps that have these fields in common, as takeSteps does. */
 const taking =
   <const Common extends Pick<Step, 'kind'> & Partial<Step>>(common: Common) =>
   (on: Queryable, by: Writer, steps: readonly Omit<Of<Common['kind']>, keyof Common>[]) =>

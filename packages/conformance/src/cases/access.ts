@@ -496,7 +496,7 @@ const p14: PartnerCase = {
 
 type Look = Awaited<ReturnType<typeof look>>[number];
 
-/** What reads of the account and its balance show: as text, as the amount due, and the answer. */
+/** Reads the account and its balance. Gives what each read shows as text, the amount due, and the answer. */
 function look(t: PartnerContext, times = READS) {
   return Promise.all(
     Array.from({ length: times }, async () => {

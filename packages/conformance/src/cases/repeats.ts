@@ -21,8 +21,9 @@ import { LASTING_FIELDS, unchanged } from './shared.ts';
 /** Repeats of one PUT, one after another. */
 const REPEATS = 20;
 
-/** Repeats that even a slow server must handle. Beyond these, the check stops after this time. */
+/** Repeats that even a slow server must handle. */
 const FEWEST = 5;
+/** Beyond these, the check stops after this time. */
 const LONGEST_MS = 15_000;
 
 const p25: PartnerCase = {

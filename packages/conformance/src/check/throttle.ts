@@ -1,4 +1,4 @@
-/** How many jobs run at once: the requests of a run, and the faults that are judged side by side. */
+/** Limits how many jobs run at once: the requests of a run, and the faults that are judged side by side. */
 
 /** Consecutive refusals to answer now, over all checks, after which they count as answers: five rounds of all jobs. */
 const MAX_REFUSALS_IN_A_ROW = 120;

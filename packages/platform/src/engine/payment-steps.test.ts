@@ -18,14 +18,25 @@ import {
 import { SettlementTimes } from './poll-schedule.ts';
 
 const NOW = 1_000_000;
-const BORN = { now: 0, at: 0, databaseNow: '' };
-const ROW = { stage: 'created', status: 'processing', created_at: '', accepted_at: null };
-const CREATED: PaymentMemory = activePayment(
-  { ...ROW, payment_id: null } as PaymentRow,
-  0,
-  undefined as never,
-  BORN,
-);
+const CREATED: PaymentMemory = {
+  stage: 'created',
+  status: 'processing',
+  maybeSent: false,
+  declined: undefined,
+  payment_id: null,
+  acceptedAt: 0,
+  processingMs: 0,
+  polls: 0,
+  tries: 0,
+  failedAt: undefined,
+  ownFaults: 0,
+  crossed: 0,
+  grace: 0,
+  resubmit: false,
+  losses: 0,
+  hold: undefined,
+  anomaly: undefined,
+};
 const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching' };
 const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', acceptedAt: NOW };
 /** In the middle of its spread, so that a poll comes at its time, a retry at three quarters, and Retry-After 5 % later. */

@@ -296,7 +296,7 @@ const openPayment = sql(`
    SELECT 1 FROM duebridge_platform.payments 
     WHERE platform_batch_id = $1 AND platform_batch_id <> '' AND settled_at IS NULL AND status = 'processing' LIMIT 1`);
 
-/** `reason`: that of a person, whose word ends the window of a test registration before its time. */
+/** Closes a batch. With a `reason`, a person ends the window of a test registration's batch before its time. */
 function closeBatch(
   database: Database,
   platform_batch_id: string,

@@ -139,8 +139,8 @@ export function openFront(
   });
   server.on('letGo', () => held.forEach((socket) => socket.destroy()));
   server.maxConnections = limits.connections;
-  // Asked before Node makes a socket, which costs the event loop as much again as all else that a refusal takes. http's
-  // createServer does not pass this option of net's on, of which Node asks `check` alone.
+  // Node calls it before it makes a socket, which costs the event loop as much again as all else that a refusal takes. It is an option
+  // of net that http's createServer does not pass on; Node calls only its `check`.
   Object.assign(server, { blockList: { check: isFull } });
   server.setTimeout(limits.idleMs);
   // Node's own listener reads and parses a connection: only those that are let in get it.

@@ -85,7 +85,7 @@ export function reread(): void {
   acts.value += 1;
 }
 
-/** An error: of a read, announced once and politely, or (`alert`) of what was pressed. */
+/** An error. That of a read is announced once and politely; `alert` is for that of an act. */
 export function Trouble({ error, role }: { error: string | undefined; role?: 'alert' }) {
   return (
     <p class="trouble" role={role ?? 'status'}>
