@@ -17,10 +17,10 @@ import { readWords, refuse } from './words.ts';
 const root = join(import.meta.dirname, '..');
 
 /**
- * Test files that run at once. One more than the cores of the smallest machine: most of them wait for polls and browsers half of the
- * time.
+ * Test files that run at once. Twice the cores of the smallest machine: most of them wait for polls and browsers half of the time. Of the
+ * long ones fewer: each starts several servers, and some measure how long these take.
  */
-const FILES_AT_ONCE = 3;
+const FILES_AT_ONCE = { test: 4, full: 3 };
 
 /**
  * Packages whose test files share processes, eight files each: loading what they test takes a process longer than most of them run.
@@ -105,7 +105,7 @@ async function tests(): Promise<void> {
   const settings = {
     cwd: root,
     files: together(files, folder),
-    concurrency: FILES_AT_ONCE,
+    concurrency: FILES_AT_ONCE[options.full ? 'full' : 'test'],
     signal: stop.signal,
     // Node's --test-global-setup, which the types of run() do not have.
     globalSetupPath: join(root, 'test/support/shared-server.ts'),
