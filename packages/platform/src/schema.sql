@@ -578,9 +578,9 @@ CREATE INDEX payments_batch ON ONLY duebridge_platform.payments USING btree (pla
 
 CREATE INDEX payments_batch_open ON ONLY duebridge_platform.payments USING btree (platform_batch_id) WHERE ((settled_at IS NULL) AND (platform_batch_id <> ''::text));
 
-CREATE INDEX payments_by_slot ON ONLY duebridge_platform.payments USING btree (slot) WHERE (settled_at IS NULL);
+CREATE INDEX payments_by_partner ON ONLY duebridge_platform.payments USING btree (partner_id, "left"(platform_payment_id, 8));
 
-CREATE INDEX payments_partner ON ONLY duebridge_platform.payments USING btree (partner_id, platform_payment_id);
+CREATE INDEX payments_by_slot ON ONLY duebridge_platform.payments USING btree (slot) WHERE (settled_at IS NULL);
 
 CREATE TRIGGER payments_insert_guard BEFORE INSERT ON duebridge_platform.payments FOR EACH ROW EXECUTE FUNCTION duebridge_platform.payments_insert_guard();
 

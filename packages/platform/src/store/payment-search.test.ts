@@ -120,6 +120,12 @@ const searches: readonly (readonly [string, Omit<PaymentFilter, 'limit'>, 'some'
   ['the longest wait', { status: 'processing', sort: 'oldest' }, 'some'],
   ['the oldest', { sort: 'oldest' }, 'some'],
   ['a page from the middle', { cursor: known.platform_payment_id }, 'some'],
+  [
+    'a page from the middle of a partner',
+    { partner_id: 'partner-2', cursor: known.platform_payment_id },
+    'some',
+  ],
+  ['a day of a partner', { partner_id: 'partner-2', from: day, to: dayAfter }, 'some'],
 ];
 
 for (const [name, filter, expected] of searches) {
