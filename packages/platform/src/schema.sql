@@ -62,13 +62,15 @@ CREATE TABLE duebridge_platform.audit (
 
 CREATE INDEX audit_actor ON ONLY duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));
 
+CREATE INDEX audit_at ON ONLY duebridge_platform.audit USING btree (at);
+
 CREATE INDEX audit_ends_by_payment_id ON ONLY duebridge_platform.audit USING btree (hashtext((detail ->> 'payment_id'::text))) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'payment_id'::text) IS NOT NULL));
 
 CREATE INDEX audit_event ON ONLY duebridge_platform.audit USING btree (event, at) WHERE (event <> ALL (ARRAY['payment_created'::text, 'payment_authorized'::text, 'payment_dispatching'::text, 'payment_accepted'::text, 'payment_ended'::text, 'funds_captured'::text, 'funds_released'::text]));
 
 CREATE INDEX audit_partner ON ONLY duebridge_platform.audit USING btree (partner_id, at) WHERE (platform_payment_id IS NULL);
 
-CREATE INDEX audit_payment ON ONLY duebridge_platform.audit USING hash (platform_payment_id) WHERE (platform_payment_id IS NOT NULL);
+CREATE INDEX audit_time_of_payment ON ONLY duebridge_platform.audit USING btree ("left"(platform_payment_id, 10)) WHERE (platform_payment_id IS NOT NULL);
 
 CREATE INDEX audit_unsuccessful ON ONLY duebridge_platform.audit USING btree (((detail ->> 'status'::text)), platform_payment_id) WHERE ((event = 'payment_ended'::text) AND ((detail ->> 'status'::text) = ANY (ARRAY['failed'::text, 'canceled'::text])));
 

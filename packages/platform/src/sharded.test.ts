@@ -172,6 +172,10 @@ const RULES: readonly (readonly [
       joins(text).some((all) => all.filter(([, column]) => column === 'flow_id').length > 1) &&
       !/\bflow_id = \w+\.flow_id\b/.test(text),
   ],
+  [
+    'lines of a payment are found by OF_PAYMENT, with the time in its id, which is what the index has',
+    (text) => / a\.platform_payment_id = (ANY|\$)/.test(text),
+  ],
 ];
 
 for (const [rule, breaks, bad, good] of RULES) {

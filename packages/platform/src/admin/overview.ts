@@ -4,6 +4,7 @@
  */
 import { CASE_REASONS, type Overview } from '@duebridge/contract';
 import { sql, type Clock, type Database, type Metrics, type Statement } from '@duebridge/runtime';
+import { TIME_OF_PAYMENT } from '../store/audit.ts';
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
@@ -16,7 +17,7 @@ const reviewsStatement = sql(`
       WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'
    ), since AS MATERIALIZED (
      SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
-      WHERE a.platform_payment_id = ANY (ARRAY(SELECT platform_payment_id FROM held)) AND a.event = 'payment_review'
+      WHERE ${TIME_OF_PAYMENT} = ANY (ARRAY(SELECT left(platform_payment_id, 10) FROM held)) AND a.event = 'payment_review'
       GROUP BY 1
    )
    SELECT regexp_replace(h.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count, min(s.at) AS oldest_at
@@ -26,7 +27,7 @@ const pausedStatement = sql(`
      SELECT p.platform_payment_id FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND p.slot = ${PAUSED}
    ), since AS MATERIALIZED (
      SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
-      WHERE a.platform_payment_id = ANY (ARRAY(SELECT platform_payment_id FROM held)) AND a.event = 'payment_paused'
+      WHERE ${TIME_OF_PAYMENT} = ANY (ARRAY(SELECT left(platform_payment_id, 10) FROM held)) AND a.event = 'payment_paused'
       GROUP BY 1
    )
    SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`);

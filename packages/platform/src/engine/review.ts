@@ -12,6 +12,7 @@ import { conflict, Refusal, type CloseByWord } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
 import { NO_REASON } from '../partners/payment-record.ts';
 import type { Services } from '../services.ts';
+import { OF_PAYMENT } from '../store/audit.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { endByOperator, type ReviewAct } from '../store/operators-acts.ts';
 import { CALLS_END_MS } from './options.ts';
@@ -79,7 +80,7 @@ function contradicts(found: PollOutcome, { outcome }: CloseByWord): boolean {
 
 const pausedStatement = sql(`
    SELECT (extract(epoch FROM clock_timestamp() - max(a.at)) * 1000)::bigint AS ms
-     FROM duebridge_platform.audit a WHERE a.platform_payment_id = $1 AND a.event = 'payment_paused'`);
+     FROM duebridge_platform.audit a WHERE ${OF_PAYMENT} AND a.event = 'payment_paused'`);
 
 /** Throws unless a PUT of the paused payment may have left, perhaps before the database lost it, and none can be under way. */
 async function assertSilent(

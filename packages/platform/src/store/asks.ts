@@ -7,7 +7,7 @@
  */
 import { conflict, type AskView } from '@duebridge/contract';
 import { sql } from '@duebridge/runtime';
-import { note } from './audit.ts';
+import { note, OF_PAYMENTS } from './audit.ts';
 import type { Queryable } from './payments.ts';
 
 /** An ask of longer ago was forgotten by the person who made it. The sweep removes it (checkout/retention.ts). */
@@ -83,12 +83,13 @@ const paymentOf = ({ subject }: AskView): string => subject.slice(PAYMENT.length
 /** Since when payments stand as they do: the versions of asks about them. */
 const standsStatement = sql(`
    SELECT a.platform_payment_id, max(a.at)::text AS since FROM duebridge_platform.audit a
-    WHERE a.platform_payment_id = ANY($1::text[]) AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
+    WHERE ${OF_PAYMENTS} AND a.event IN ('payment_review', 'payment_resumed', 'payment_paused', 'payment_ended',
       'funds_settled_by_operator', 'refund_sending', 'refund_refused') GROUP BY 1`);
 
 async function versionsOf(on: Queryable, ids: readonly string[]): Promise<Map<string, string>> {
   type Stands = { readonly platform_payment_id: string; readonly since: string };
-  const rows = ids.length === 0 ? [] : await on.query<Stands>(standsStatement, [ids]);
+  const times = ids.map((id) => id.slice(0, 10));
+  const rows = ids.length === 0 ? [] : await on.query<Stands>(standsStatement, [ids, times]);
   return new Map(rows.map((row) => [row.platform_payment_id, row.since]));
 }
 

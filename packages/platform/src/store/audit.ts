@@ -40,6 +40,16 @@ export async function note(
 }
 
 /**
+ * The time in the id of the payment of line `a`, in steps of four seconds. The index has it in place of the id: lines of the same time share an
+ * entry, so whoever looks for payments names their times as well.
+ */
+export const TIME_OF_PAYMENT = 'left(a.platform_payment_id, 10)';
+/** Lines `a` of the payment `$1`. */
+export const OF_PAYMENT = `${TIME_OF_PAYMENT} = left($1, 10) AND a.platform_payment_id = $1`;
+/** Lines `a` of the payments `$1`, whose ids begin with `$2`, ten characters of each. */
+export const OF_PAYMENTS = `${TIME_OF_PAYMENT} = ANY($2::text[]) AND a.platform_payment_id = ANY($1::text[])`;
+
+/**
  * What happened to one payment, oldest first: the lines of the audit, and the steps that every payment takes, which its row tells. The
  * database lets nobody change the times of a row that has ended. `archived`: what files have of it (archived.ts).
  */
@@ -50,7 +60,7 @@ export async function auditOfPayment(
 ): Promise<AuditEntry[]> {
   const lines = await on.query<AuditEntry>(
     sql(`
-       SELECT at, actor, event, detail FROM duebridge_platform.audit WHERE platform_payment_id = $1 ORDER BY at, event LIMIT 1000`),
+       SELECT at, actor, event, detail FROM duebridge_platform.audit a WHERE ${OF_PAYMENT} ORDER BY at, event LIMIT 1000`),
     [platform_payment_id],
   );
   const row = await findPayment(on, platform_payment_id);
@@ -126,7 +136,7 @@ const EVERY_PAYMENT = [
 /** Lines, newest first. A line includes its payment or partner unless its own detail does. */
 export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine[]> {
   const conditions = new Conditions();
-  const { actor, event, cursor } = filter;
+  const { actor, event, platform_payment_id: id, cursor } = filter;
   conditions.add('actor = ?', actor);
   // Repeats the condition of the partial index of human actions, so that the plan can use it.
   if (actor !== undefined && !/^(worker-|session )/.test(actor))
@@ -136,7 +146,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   // condition.
   if (event !== undefined && !EVERY_PAYMENT.includes(event))
     conditions.add(`event NOT IN (${EVERY_PAYMENT.map((one) => `'${one}'`).join(', ')})`);
-  conditions.add('platform_payment_id = ?', filter.platform_payment_id);
+  conditions.add(`${TIME_OF_PAYMENT} = left(?, 10) AND a.platform_payment_id = ?`, id, id);
   // Lines about the partner itself; those about its payments are listed with the payments.
   conditions.add('partner_id = ? AND platform_payment_id IS NULL', filter.partner_id);
   conditions.add('at >= ?', filter.from);
@@ -145,7 +155,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   return on.query<AuditLine>(
     `SELECT at, actor, event, audit_id, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS exact_at,
             detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
-       FROM duebridge_platform.audit ${conditions.where}
+       FROM duebridge_platform.audit a ${conditions.where}
       ORDER BY at DESC, audit_id DESC LIMIT $${conditions.values.length + 1}`,
     [...conditions.values, filter.limit],
   );
