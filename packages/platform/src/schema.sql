@@ -56,8 +56,7 @@ CREATE TABLE duebridge_platform.audit (
   event text NOT NULL,
   platform_payment_id text,
   partner_id text,
-  detail jsonb NOT NULL DEFAULT '{}'::jsonb,
-  CONSTRAINT audit_pkey PRIMARY KEY (at, audit_id)
+  detail jsonb NOT NULL DEFAULT '{}'::jsonb
 ) PARTITION BY RANGE (at);
 
 CREATE INDEX audit_actor ON ONLY duebridge_platform.audit USING btree (actor, at) WHERE ((actor !~~ 'worker-%'::text) AND (actor !~~ 'session %'::text));

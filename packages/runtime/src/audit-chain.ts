@@ -15,7 +15,7 @@ import { repeatedly, type Repetition } from './repeatedly.ts';
 
 /** The audit of one side. */
 export interface AuditTables {
-  /** Schema and table of the lines, which have the columns `at` and `audit_id`, and an index over both. */
+  /** Schema and table of the lines, which have the columns `at` and `audit_id`, and an index that begins with `at`. */
   readonly lines: string;
   /** Schema and table of the seals. */
   readonly seals: string;
