@@ -394,6 +394,7 @@ CREATE TABLE duebridge_platform.funds (
   created_at timestamp with time zone,
   swept_at timestamp with time zone,
   customer text,
+  sweep_at timestamp with time zone,
   CONSTRAINT funds_pkey PRIMARY KEY (platform_payment_id),
   CONSTRAINT funds_action CHECK (((action IS NULL) OR (state = 'acting'::text))),
   CONSTRAINT funds_instrument_check CHECK (((length(instrument) >= 1) AND (length(instrument) <= 255))),
@@ -401,13 +402,11 @@ CREATE TABLE duebridge_platform.funds (
   CONSTRAINT funds_reference CHECK (((reference IS NOT NULL) OR (state = ANY (ARRAY['new'::text, 'declined'::text, 'releasing'::text, 'released'::text])))),
   CONSTRAINT funds_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 255))),
   CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text, 'borne'::text]))) NOT VALID
-);
+) WITH (fillfactor=95);
 
 CREATE INDEX funds_by_processor_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference <> platform_payment_id);
 
-CREATE INDEX funds_expiring ON duebridge_platform.funds USING btree (expires_at) WHERE (state = 'authorized'::text);
-
-CREATE INDEX funds_releasing ON duebridge_platform.funds USING btree (platform_payment_id) WHERE (state = 'releasing'::text);
+CREATE INDEX funds_due ON duebridge_platform.funds USING btree (sweep_at, platform_payment_id) WHERE (sweep_at IS NOT NULL);
 
 CREATE TRIGGER funds_guard BEFORE UPDATE ON duebridge_platform.funds FOR EACH ROW EXECUTE FUNCTION duebridge_platform.funds_guard();
 
@@ -857,6 +856,7 @@ BEGIN
     RAISE EXCEPTION 'the adapter and the reference of funds never change'
       USING ERRCODE = 'check_violation', CONSTRAINT = 'funds_once';
   END IF;
+  NEW.sweep_at := CASE NEW.state WHEN 'authorized' THEN NEW.expires_at WHEN 'releasing' THEN '-infinity' END;
   RETURN NEW;
 END $function$
 ;

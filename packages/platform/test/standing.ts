@@ -119,7 +119,7 @@ export async function ground(...rigged: Parameters<typeof engineRig>) {
   const sent = async (state = 'authorized'): Promise<string> => {
     const id = await standing('accepted');
     await database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at) VALUES ($1, 'a', 'r', $2, now())`,
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at, sweep_at) VALUES ($1, 'a', 'r', $2, now(), now())`,
       [id, state],
     );
     return id;

@@ -11,8 +11,8 @@ test('holds that cannot be captured keep no other waiting, replicas take differe
   const hold = async (stage: 'accepted' | 'review' | 'created', seconds: number) => {
     const id = await rig.standing(stage);
     await rig.database.query(
-      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at)
-       VALUES ($1, 'a', 'r', 'authorized', $2::timestamptz)`,
+      `INSERT INTO duebridge_platform.funds (platform_payment_id, adapter, reference, state, expires_at, sweep_at)
+       VALUES ($1, 'a', 'r', 'authorized', $2::timestamptz, $2::timestamptz)`,
       [id, new Date(clock.now() + seconds * 1_000).toISOString()],
     );
     return id;

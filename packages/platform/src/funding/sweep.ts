@@ -31,11 +31,14 @@ const found = (state: 'authorized' | 'releasing', where: string, order: string):
    SELECT p.platform_payment_id, p.funding_method, p.amount_in_cents, f.state
      FROM duebridge_platform.funds f JOIN duebridge_platform.payments p USING (platform_payment_id)
     WHERE f.state = '${state}' AND ${where} AND ${MAY_BE_CLAIMED} ORDER BY ${order} LIMIT ${SWEEP_ROWS})`;
-/** Holds that are about to expire, and releases that the settlement of their payments will not make, because it is over. */
+/**
+ * Holds that are about to expire, and releases that the settlement of their payments will not make, because it is over. The trigger of the
+ * table gives both their `sweep_at`, and no other row: an index that named the state would get a second entry for every payment.
+ */
 const findStatement = sql(`
-   ${found('authorized', "f.expires_at < $2::timestamptz AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')", 'f.expires_at')}
+   ${found('authorized', "f.sweep_at > '-infinity' AND f.sweep_at < $2::timestamptz AND p.status = 'processing' AND p.stage IN ('dispatching', 'accepted')", 'f.sweep_at')}
    UNION ALL
-   ${found('releasing', 'p.settled_at IS NOT NULL', 'f.platform_payment_id')}`);
+   ${found('releasing', "f.sweep_at = '-infinity' AND p.settled_at IS NOT NULL", 'f.platform_payment_id')}`);
 // Apart from the search: a sharded database locks no rows of a join.
 const claimStatement = sql(`
    UPDATE duebridge_platform.funds AS f SET swept_at = $2::timestamptz

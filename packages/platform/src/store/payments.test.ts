@@ -175,8 +175,9 @@ test('a hold that ends or was acted for is noted with the step that relies on it
     );
     const steps = [{ ...step, hold, platform_payment_id: id }];
     assert.deepEqual(await advance(rig.database, writer(standing.ME), steps), [true]);
+    // The time at which the sweep looks at it comes from the trigger.
     const [row] = await rig.database.query<{ state: string; expires_at: string | null }>(
-      'SELECT state, expires_at FROM duebridge_platform.funds WHERE platform_payment_id = $1',
+      `SELECT state, nullif(sweep_at, '-infinity') AS expires_at FROM duebridge_platform.funds WHERE platform_payment_id = $1`,
       [id],
     );
     const isNoted = then === 'authorized' && 'expires_at' in hold;
