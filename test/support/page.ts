@@ -315,7 +315,7 @@ function rewritten(file: string, steps: readonly Step[], came: readonly string[]
     const text = inTheWordsOf(shown?.text.trimEnd() ?? '', came[index] ?? '')
       .replaceAll(/\b(db[a-z]_|key_)[\w-]{16,}/g, '$1…')
       .replaceAll(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, '…')
-      .replaceAll(/\b\d{4}-\d\d-\d\d-[0-9a-f]{20}\b/g, '…')
+      .replaceAll(/\b\d{4}-\d\d-\d\d-[0-9a-z]{10}\b/g, '…')
       .replaceAll(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, '…');
     const fenced = [`\`\`\`${answerLanguage(script)}`, text, '```'];
     const end = at.line + script.split('\n').length + 1;

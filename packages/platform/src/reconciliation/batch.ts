@@ -96,11 +96,11 @@ export async function batchFor(database: Database, partner: Partner, now: number
   if (found !== undefined) return found;
   // An id that is taken is that of a batch which was ended before the window's time (closeBatchNow): the next one is tried.
   for (let ended = 0; ended < MAX_ENDED_EARLY; ended += 1) {
-    // The day is for people to read; the rest makes the id unique over all partners. It follows from the window: a database that has lost
-    // the row gives the same id again, under which the partner has the window's first payments.
+    // The day is for people to read; the rest, 48 bits, makes the id unique over all partners: it is short because each payment has it. It follows
+    // from the window: a database that has lost the row gives the same id again, under which the partner has the window's first payments.
     const window = [partner.partner_id, partner.created_at, cutoff, ...(ended > 0 ? [ended] : [])];
-    const digest = createHash('sha256').update(JSON.stringify(window)).digest('hex').slice(0, 20);
-    const id = `${windowDay(partner, Date.parse(cutoff))}-${digest}`;
+    const digest = createHash('sha256').update(JSON.stringify(window)).digest().readUIntBE(0, 6);
+    const id = `${windowDay(partner, Date.parse(cutoff))}-${digest.toString(36).padStart(10, '0')}`;
     await database.query(openWindow, [id, partner.partner_id, cutoff]);
     // Another process may have opened it first; at READ COMMITTED the separate read sees its row.
     const opened = await find();
