@@ -67,7 +67,7 @@ export async function fillTables(database: Database, count: number): Promise<voi
          SELECT at, 'session ' || n, 'payment_created', id, 'partner-' || partner, jsonb_build_object('amount_in_cents', n) FROM made
          UNION ALL
          SELECT at + interval '40 seconds', 'worker-x', 'payment_ended', id, 'partner-' || partner,
-                jsonb_build_object('status', status, 'by', 'partner', 'payment_id', 'there-' || n) FROM made WHERE stage = 'ended'
+                jsonb_build_object('status', status, 'payment_id', 'there-' || n) FROM made WHERE stage = 'ended'
          UNION ALL
          SELECT at, 'ada', 'account_unmasked', id, 'partner-' || partner, '{"reason":"asked"}' FROM made WHERE n % 5000 = 0`,
       );

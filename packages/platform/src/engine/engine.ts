@@ -107,7 +107,7 @@ export class Engine {
       log,
       times: this.#times,
       // It is in the audit of every payment, so it is short; no two of 64 random bits are alike.
-      newId: () => `worker-${randomBytes(8).toString('hex')}`,
+      newId: () => `worker-${randomBytes(8).toString('base64url')}`,
       workers: this.#workers,
       begin: (worker_id, provenAt) => this.#begin(worker_id, provenAt, outage),
       proven: (provenAt) => this.#worker?.proven(provenAt),

@@ -8,6 +8,9 @@ import type { PaymentRow, Queryable } from './payments.ts';
 /** The names of the two files of a month, in its folder. */
 export const FILES = { payments: 'payments.zst', audit: 'audit.zst' } as const;
 
+/** Who ended a payment where its line does not say: nearly every payment is ended by the partner's record, and has such a line. */
+export const ENDED_BY = { by: 'partner' };
+
 const archivesStatement = sql(`
    SELECT folder, archived_at FROM duebridge_platform.archives WHERE until_id > $1 ORDER BY until`);
 
@@ -40,7 +43,8 @@ export async function readArchived(on: Queryable, platform_payment_id: string): 
   const [full] = await read<PaymentRow>(0, FILES.payments);
   for (const at of archives.keys()) {
     for (const line of await read<AuditEntry>(at, FILES.audit)) {
-      const { actor, event, detail } = line;
+      const { actor, event } = line;
+      const detail = event === 'payment_ended' ? { ...ENDED_BY, ...line.detail } : line.detail;
       lines.push({ at: new Date(line.at).toISOString(), actor, event, detail });
     }
   }

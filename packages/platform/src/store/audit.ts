@@ -4,7 +4,7 @@
  */
 import type { AuditEntry } from '@duebridge/contract';
 import { sql, type AuditTables } from '@duebridge/runtime';
-import type { Archived } from './archived.ts';
+import { ENDED_BY, type Archived } from './archived.ts';
 import { Conditions } from './conditions.ts';
 import { findPayment, type AuditDetail, type PaymentRow, type Queryable } from './payments.ts';
 
@@ -49,6 +49,9 @@ export const OF_PAYMENT = `${TIME_OF_PAYMENT} = left($1, 10) AND a.platform_paym
 /** Lines `a` of the payments `$1`, whose ids begin with `$2`, ten characters of each. */
 export const OF_PAYMENTS = `${TIME_OF_PAYMENT} = ANY($2::text[]) AND a.platform_payment_id = ANY($1::text[])`;
 
+/** The detail of line `a` as its readers know it. */
+const DETAIL = `CASE a.event WHEN 'payment_ended' THEN '${JSON.stringify(ENDED_BY)}'::jsonb ELSE '{}' END || a.detail`;
+
 /**
  * What happened to one payment, oldest first: the lines of the audit, and the steps that every payment takes, which its row tells. The
  * database lets nobody change the times of a row that has ended. `archived`: what files have of it (archived.ts).
@@ -60,7 +63,7 @@ export async function auditOfPayment(
 ): Promise<AuditEntry[]> {
   const lines = await on.query<AuditEntry>(
     sql(`
-       SELECT at, actor, event, detail FROM duebridge_platform.audit a WHERE ${OF_PAYMENT} ORDER BY at, event LIMIT 1000`),
+       SELECT at, actor, event, ${DETAIL} AS detail FROM duebridge_platform.audit a WHERE ${OF_PAYMENT} ORDER BY at, event LIMIT 1000`),
     [platform_payment_id],
   );
   const row = await findPayment(on, platform_payment_id);
@@ -154,7 +157,7 @@ export function listAudit(on: Queryable, filter: AuditFilter): Promise<AuditLine
   conditions.add('(at, audit_id) < (?::timestamptz, ?::uuid)', cursor?.at, cursor?.audit_id);
   return on.query<AuditLine>(
     `SELECT at, actor, event, audit_id, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS exact_at,
-            detail || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
+            ${DETAIL} || jsonb_strip_nulls(jsonb_build_object('platform_payment_id', platform_payment_id, 'partner_id', partner_id)) AS detail
        FROM duebridge_platform.audit a ${conditions.where}
       ORDER BY at DESC, audit_id DESC LIMIT $${conditions.values.length + 1}`,
     [...conditions.values, filter.limit],

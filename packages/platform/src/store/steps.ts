@@ -152,7 +152,8 @@ const stepStatement = sql(
      INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id, detail)
      SELECT $1, CASE WHEN p.ends THEN 'payment_ended' WHEN p.funds IS NULL THEN 'payment_' || p.stage ELSE 'funds_' || p.funds END,
             p.platform_payment_id, p.partner_id,
-            CASE WHEN p.ends THEN jsonb_build_object('status', p.status, 'by', p.ended_by, 'payment_id', p.payment_id, 'amount_in_cents', p.amount_in_cents)
+            CASE WHEN p.ends THEN jsonb_build_object('status', p.status, 'payment_id', p.payment_id, 'amount_in_cents', p.amount_in_cents)
+                                || jsonb_strip_nulls(jsonb_build_object('by', nullif(p.ended_by, 'partner')))
                  ELSE coalesce(p.detail, jsonb_strip_nulls(jsonb_build_object('reason', p.lost))) END
               || CASE WHEN (p.ends OR p.stage = 'accepted') AND cardinality(p.former_payment_ids) > 0
                       THEN jsonb_build_object('former_payment_id', p.former_payment_ids[cardinality(p.former_payment_ids)]) ELSE '{}' END
