@@ -402,7 +402,7 @@ CREATE TABLE duebridge_platform.funds (
   CONSTRAINT funds_reference CHECK (((reference IS NOT NULL) OR (state = ANY (ARRAY['new'::text, 'declined'::text, 'releasing'::text, 'released'::text])))),
   CONSTRAINT funds_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 255))),
   CONSTRAINT funds_state_check CHECK ((state = ANY (ARRAY['new'::text, 'acting'::text, 'authorized'::text, 'declined'::text, 'captured'::text, 'releasing'::text, 'released'::text, 'refunded'::text, 'uncollected'::text, 'borne'::text]))) NOT VALID
-) WITH (fillfactor=95);
+);
 
 CREATE INDEX funds_by_processor_reference ON duebridge_platform.funds USING btree (reference) WHERE (reference <> platform_payment_id);
 

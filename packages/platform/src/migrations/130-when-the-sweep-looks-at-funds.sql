@@ -14,6 +14,3 @@ BEGIN
   NEW.sweep_at := CASE NEW.state WHEN 'authorized' THEN NEW.expires_at WHEN 'releasing' THEN '-infinity' END;
   RETURN NEW;
 END $$;
--- Of a full page, the first updates went to another page, with new entries: 56 in 100 stayed where they were, and 80 do with a twentieth of each new
--- page free.
-ALTER TABLE duebridge_platform.funds SET (fillfactor = 95);
