@@ -191,7 +191,7 @@ function mountPayments(
   serve(routes.get_admin_payment, async ({ params, operator }) => {
     const row = await knownPayment(database, params.platform_payment_id);
     const { platform_payment_id } = row;
-    const archived = await readArchived(database, platform_payment_id);
+    const archived = await readArchived(database, row);
     const payment = { ...row, ...archived.fields };
     const bodies = operator.role !== 'viewer';
     const [tried, audit, [ask = null], partner] = await Promise.all([

@@ -20,6 +20,7 @@ import { writeArchive, type KeyedLine, type Written } from './archive-file.ts';
 import { FILES } from './archived.ts';
 import { note } from './audit.ts';
 import { makeMonths } from './months.ts';
+import { ARRIVALS } from './payments.ts';
 
 const SCHEMA = 'duebridge_platform';
 /** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
@@ -194,10 +195,11 @@ function readRows(
   const order = table.startsWith('audit') ? ', t.at, t.audit_id' : '';
   return unlimited(database, async (tx) => {
     await tx.query(`SET LOCAL TimeZone = 'UTC'`);
-    // One cursor: sorting the rows for each portion would take as long as for all. As bytes, because the file is searched so.
+    // One cursor: sorting the rows for each portion would take as long as for all. As bytes, because the file is searched so; and before they become
+    // JSON, which is three times as much to sort.
     await tx.query(
       `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
-         FROM ${SCHEMA}.${table} t ORDER BY coalesce(t.platform_payment_id, '') COLLATE "C"${order}`,
+         FROM (SELECT * FROM ${SCHEMA}.${table} t ORDER BY coalesce(t.platform_payment_id, '') COLLATE "C"${order} OFFSET 0) t`,
     );
     for (;;) {
       const rows = await tx.query<KeyedLine>(`FETCH ${PORTION} FROM archived`);
@@ -207,42 +209,130 @@ function readRows(
   });
 }
 
-/** What a short row does not keep; everything else is as it was. */
-const LEFT_OUT: Readonly<Record<string, string>> = {
+/** The columns in which each payment has a value of its own. Those of eight bytes come first, so that no room is left between columns. */
+const OWN = (
+  'amount_in_cents created_at posted_at ended_at platform_payment_id partner_id biller_id account_id ' +
+  'platform_batch_id payment_id'
+).split(' ');
+/** What a short row has in place of a value that is in its file; `LAST` is when the last payment of the month was settled. */
+const SHORT: Readonly<Record<string, string>> = {
   session_id: 'NULL',
   rejection_message: 'NULL',
   former_payment_ids: 'NULL',
   initiated_at: 'NULL',
+  slot: `${ARRIVALS}`,
+  accepted_at: 'CASE WHEN accepted_at IS NOT NULL THEN LAST END',
+  settled_at: 'LAST',
+};
+/** What most payments have in a column that is not in OWN; null, unless it is said here. `METHOD` is the commonest of the month. */
+const USUAL: Readonly<Record<string, string>> = {
+  funding_method: 'METHOD',
+  status: `'succeeded'`,
+  stage: `'ended'`,
+  slot: `${ARRIVALS}`,
+  ended_by: `'partner'`,
+  accepted_at: 'LAST',
+  settled_at: 'LAST',
 };
 
-/** Makes the table of short rows beside the partition, so that it can be attached without reading it. */
+interface Column {
+  readonly name: string;
+  readonly type: string;
+  readonly is_required: boolean;
+  readonly initial: string | null;
+}
+
+/** Makes the table of short rows beside the partition. */
 function shorten(database: Database, month: Month, table: string, rows: number): Promise<void> {
+  const [full, short] = [`${SCHEMA}.${table}`, `${SCHEMA}.${table}_short`];
   return unlimited(database, async (tx) => {
-    await tx.query(`DROP TABLE IF EXISTS ${SCHEMA}.${table}_short`);
-    await tx.query(
-      `CREATE TABLE ${SCHEMA}.${table}_short (LIKE ${SCHEMA}.payments INCLUDING ALL, CONSTRAINT of_month CHECK (${month.condition}))`,
+    const columns = await tx.query<Column & Record<string, unknown>>(
+      `SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS is_required, pg_get_expr(d.adbin, d.adrelid) AS initial
+         FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attrelid = '${SCHEMA}.payments'::regclass AND a.attnum > 0 AND NOT a.attisdropped`,
     );
-    const [found] = await tx.query<{ columns: string[]; keys: string[] }>(
-      `SELECT ARRAY(SELECT attname::text FROM pg_attribute
-                     WHERE attrelid = '${SCHEMA}.payments'::regclass AND attnum > 0 AND NOT attisdropped) AS columns,
-              ARRAY(SELECT format('CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
-                     WHERE conrelid = '${SCHEMA}.payments'::regclass AND contype = 'f') AS keys`,
-    );
-    const { columns = [], keys = [] } = found ?? {};
-    const made = await tx.query<{ count: number }>(
-      `WITH made AS (
-         INSERT INTO ${SCHEMA}.${table}_short (${columns.join(', ')})
-         SELECT ${columns.map((name) => LEFT_OUT[name] ?? name).join(', ')} FROM ${SCHEMA}.${table} ORDER BY platform_payment_id
-         RETURNING 1
-       ) SELECT count(*)::float8 AS count FROM made`,
-    );
-    if (made[0]?.count !== rows) throw new Error(`${table} has changed while it was archived`);
-    // The audit, by which the partner's id finds other payments (payment-search.ts), goes.
-    await tx.query(`CREATE INDEX ON ${SCHEMA}.${table}_short (hashtext(payment_id))`);
-    // Filled row by row, indexes by account and amount are half empty.
-    await tx.query(`REINDEX TABLE ${SCHEMA}.${table}_short`);
-    for (const key of keys) await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short ADD ${key}`);
+    await tx.query(`DROP TABLE IF EXISTS ${short}`);
+    await fillShort(tx, full, short, columns);
+    const [made] = await tx.query<{ n: number }>(`SELECT count(*)::float8 AS n FROM ${short}`);
+    if (made?.n !== rows) throw new Error(`${table} has changed while it was archived`);
+    await makeAlike(tx, short, columns, `CONSTRAINT of_month CHECK (${month.condition})`);
   });
+}
+
+/**
+ * Makes and fills a table of short rows. A column that is added with a value takes no room in the rows that are there, because PostgreSQL keeps
+ * the value once for all of them. So the usual rows are written before the columns in which they are alike are added; then those that differ in the
+ * funding method alone; then the rest.
+ */
+async function fillShort(
+  tx: Transaction,
+  full: string,
+  short: string,
+  columns: readonly Column[],
+): Promise<void> {
+  const [common] = await tx.query<{ method: string; last: string }>(
+    `SELECT quote_literal(funding_method) AS method, quote_literal(max(max(settled_at)) OVER ()) || '::timestamptz' AS last
+       FROM ${full} GROUP BY funding_method ORDER BY count(*) DESC LIMIT 1`,
+  );
+  const filled = (value: string): string =>
+    value.replace('LAST', common?.last ?? 'now()').replace('METHOD', common?.method ?? `''`);
+  const shortOf = (name: string): string => filled(SHORT[name] ?? name);
+  const usualOf = (name: string): string => filled(USUAL[name] ?? 'NULL');
+  const areUsual = (names: readonly Column[]): string =>
+    [
+      'true',
+      ...names.map(({ name }) => `${shortOf(name)} IS NOT DISTINCT FROM ${usualOf(name)}`),
+    ].join(' AND ');
+  await tx.query(`CREATE TABLE ${short} AS SELECT ${OWN.join(', ')} FROM ${full} WITH NO DATA`);
+  let there = OWN;
+  let left = columns.filter(({ name }) => !OWN.includes(name));
+  const methods = left.filter(({ name }) => name === 'funding_method');
+  for (const added of [[], methods, left.filter((column) => !methods.includes(column))]) {
+    let which = '';
+    if (added.length > 0) {
+      which = `AND NOT (${areUsual(left)})`;
+      const list = added.map(({ name, type }) => `ADD ${name} ${type} DEFAULT ${usualOf(name)}`);
+      await tx.query(`ALTER TABLE ${short} ${list.join(', ')}`);
+    }
+    there = [...there, ...added.map(({ name }) => name)];
+    left = left.filter((column) => !added.includes(column));
+    await tx.query(
+      `INSERT INTO ${short} (${there.join(', ')}) SELECT ${there.map(shortOf).join(', ')} FROM ${full}
+        WHERE ${areUsual(left)} ${which} ORDER BY platform_payment_id`,
+    );
+  }
+}
+
+/**
+ * Gives a table the indexes, constraints and initial values of its future parent, so that it can be attached without reading it: payments wait for
+ * that. Its pages are full, because almost nothing will be written to them.
+ */
+async function makeAlike(
+  tx: Transaction,
+  table: string,
+  columns: readonly Column[],
+  ofMonth: string,
+): Promise<void> {
+  const [parent] = await tx.query<{ constraints: string[]; indexes: string[] }>(
+    `SELECT ARRAY(SELECT CASE contype WHEN 'p' THEN pg_get_constraintdef(oid) || ' WITH (fillfactor = 100)'
+                                      ELSE format('CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) END
+                    FROM pg_constraint WHERE conrelid = '${SCHEMA}.payments'::regclass AND contype IN ('c', 'f', 'p')) AS constraints,
+            ARRAY(SELECT pg_get_indexdef(indexrelid) FROM pg_index
+                   WHERE indrelid = '${SCHEMA}.payments'::regclass AND NOT indisprimary) AS indexes`,
+  );
+  // The audit, by which the partner's id finds other payments (payment-search.ts), goes.
+  const ofPartnersId = 'CREATE INDEX ON payments USING btree (hashtext(payment_id))';
+  for (const index of [...(parent?.indexes ?? []), ofPartnersId]) {
+    const [, create, of, where = ''] =
+      /^(CREATE .*?INDEX).* ON .*? (USING .*?)(?: WITH \(.*?\))?( WHERE .*)?$/.exec(index) ?? [];
+    await tx.query(`${create} ON ${table} ${of} WITH (fillfactor = 100)${where}`);
+  }
+  const changes = columns.flatMap(({ name, is_required, initial }) => [
+    `ALTER ${name} ${initial === null ? 'DROP DEFAULT' : `SET DEFAULT ${initial}`}`,
+    ...(is_required ? [`ALTER ${name} SET NOT NULL`] : []),
+  ]);
+  changes.push(...[...(parent?.constraints ?? []), ofMonth].map((one) => `ADD ${one}`));
+  await tx.query(`ALTER TABLE ${table} ${changes.join(', ')}`);
 }
 
 /** Puts the short rows in the place of the full ones and drops the lines, with their note, in one transaction. */

@@ -18,12 +18,15 @@ const archivesStatement = sql(`
 export interface Archived {
   /** Lines of its audit, oldest first, and one for each file that could not be read, which says where it should be. */
   readonly lines: readonly AuditEntry[];
-  /** What the short row does not keep. */
-  readonly fields: Partial<Pick<PaymentRow, 'rejection_message' | 'initiated_at'>>;
+  /** What the short row does not keep, or has the last moment of its month for. */
+  readonly fields: Partial<PaymentRow>;
 }
 
 /** Reads what archived files have of a payment: never throws for a file. */
-export async function readArchived(on: Queryable, platform_payment_id: string): Promise<Archived> {
+export async function readArchived(
+  on: Queryable,
+  { platform_payment_id, ended_at }: PaymentRow,
+): Promise<Archived> {
   const archives = await on.query<{ folder: string; archived_at: string }>(archivesStatement, [
     platform_payment_id,
   ]);
@@ -50,8 +53,15 @@ export async function readArchived(on: Queryable, platform_payment_id: string): 
   }
   const place = ({ at, event }: AuditEntry): string => `${at} ${event}`;
   lines.sort((one, other) => (place(one) < place(other) ? -1 : 1));
-  if (full === undefined) return { lines, fields: {} };
-  const { rejection_message, initiated_at: at } = full;
-  const initiated_at = at === null ? null : new Date(at).toISOString();
-  return { lines, fields: { rejection_message, initiated_at } };
+  if (full === undefined) return { lines, fields: { accepted_at: null, settled_at: ended_at } };
+  const moment = (at: string | null): string | null => at && new Date(at).toISOString();
+  return {
+    lines,
+    fields: {
+      rejection_message: full.rejection_message,
+      initiated_at: moment(full.initiated_at),
+      accepted_at: moment(full.accepted_at),
+      settled_at: moment(full.settled_at),
+    },
+  };
 }
