@@ -87,6 +87,20 @@ test('a changed, a missing, a misnamed or a failing migration stops the start an
   await assert.rejects(migrate(database, here), ConfigurationError);
 });
 
+test('what the version before reads by stays until somebody says that it is gone, and then it refuses the database', async (t) => {
+  const { database, here, add, remove } = await migrated(t);
+  await add('003-new.sql', '-- additive\nCREATE TABLE test_ground.late ();');
+  await add('004-old.sql', '-- final\nALTER TABLE test_ground.payment DROP COLUMN note;');
+  assert.deepEqual(await migrate(database, here), ['003-new.sql']);
+  assert.deepEqual(await migrate(database, here, { apply: false }), [], 'it may serve meanwhile');
+  assert.deepEqual(await migrate(database, here, { finish: true }), ['004-old.sql']);
+  await remove('004-old.sql');
+  await assert.rejects(
+    migrate(database, here),
+    /the database is newer than this program: .*004-old/,
+  );
+});
+
 // Under way ------------------------------------------------------------------------------------------------------------------
 
 /** A database with the fixture's tables, and a folder of migrations to which a test adds. */

@@ -5,7 +5,8 @@
  * A start that finds nothing to apply only reads, so it needs no right to create anything. One that finds something takes a lock
  * first; another process that starts meanwhile waits for it, however long it takes. A migration that waits for a busy table leaves
  * the lock queue every few seconds and tries again, because statements queue behind it while it waits. A file that begins with
- * `-- concurrently` builds indexes on tables of any size, partitioned ones too, without stopping a write.
+ * `-- concurrently` builds indexes on tables of any size, partitioned ones too, without stopping a write. One that begins with `-- final` waits
+ * until somebody says that the version before is gone for good.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -38,6 +39,11 @@ interface Migration {
    * CONCURRENTLY statements and nothing else. In a database that has tables it runs outside a transaction; an interrupted one is repeated.
    */
   concurrently: boolean;
+  /**
+   * Whether it takes away what the version before reads by: its first line is `-- final`. In a database that has tables it waits for
+   * `finish`, and the version before refuses the database from then on.
+   */
+  final: boolean;
 }
 
 /** How often a migration that met locks or deadlocks is tried before it fails; with the pauses, more than ten minutes. */
@@ -47,6 +53,8 @@ export interface MigrateOptions {
   log?: Log;
   /** Whether to apply what is missing; default true. */
   apply?: boolean | undefined;
+  /** Whether to apply the final ones too: no process of the version before is left, and none will be started again. Default false. */
+  finish?: boolean | undefined;
   /** How long it waits for a lock while everybody else queues behind it, in milliseconds; default 2,000. */
   lockTimeoutMs?: number;
   /** Pause between attempts in milliseconds; default 2,000: at least as long as the others had to wait. */
@@ -68,7 +76,11 @@ export async function migrate(
   assert.match(migrations.schema, /^[a-z][a-z0-9_]{0,62}$/, 'a schema name is lower case');
   const files = await readMigrations(migrations.directory);
   const applied = await appliedOf(database, migrations.schema);
-  const missing = missingOf(files, applied, log);
+  const isDue = ({ final }: Migration): boolean =>
+    !final || applied.size === 0 || options.finish === true;
+  const { due: missing = [], waiting } = Object.groupBy(missingOf(files, applied, log), (file) =>
+    isDue(file) ? 'due' : 'waiting',
+  );
   if (missing[0] !== undefined && options.apply === false) {
     throw new ConfigurationError(
       `the database lacks migration ${missing[0].name} of this version: run the migrate command with a role that may create tables, then start again`,
@@ -84,6 +96,12 @@ export async function migrate(
       log.info({ migration: file.name, schema: migrations.schema }, 'migration applied');
       done.push(file.name);
     }
+  }
+  if (waiting !== undefined && options.apply !== false) {
+    log.warn(
+      { migrations: waiting.map(({ name }) => name), schema: migrations.schema },
+      'some migrations wait until no process of the version before is left: run migrate --finish then',
+    );
   }
   return done;
 }
@@ -106,8 +124,13 @@ export async function readMigrations(directory: URL): Promise<Migration[]> {
       const text = await readFile(new URL(name, base), 'utf8');
       const sha256 = createHash('sha256').update(text).digest('hex');
       const head = text.split('\n', 2).map((line) => line.trim());
-      const additive = head.includes('-- additive');
-      return { name, text, sha256, additive, concurrently: head.includes('-- concurrently') };
+      const is = (word: string): boolean => head.includes(`-- ${word}`);
+      const kind = {
+        additive: is('additive'),
+        concurrently: is('concurrently'),
+        final: is('final'),
+      };
+      return { name, text, sha256, ...kind };
     }),
   );
 }

@@ -35,6 +35,8 @@ export interface ServerDatabaseOptions {
   readonly secrets?: readonly DeploymentSecret[] | undefined;
   /** Whether to apply missing migrations; default true. With false a database that lacks one is refused. */
   readonly migrate?: boolean | undefined;
+  /** Whether to apply the final migrations too (migrations.ts); default false. */
+  readonly finish?: boolean | undefined;
   /** Whether tables may be made beside those of the other server; default false: more likely the address is wrong. */
   readonly beside?: boolean | undefined;
   readonly log?: Log | undefined;
@@ -87,7 +89,8 @@ export async function openServerDatabase(options: ServerDatabaseOptions): Promis
     if (warning !== undefined) log.warn({}, warning);
     if (migrations === undefined) return { database, url, applied: [], warning, close };
     if (options.beside !== true) await assertOwnDatabase(database, server, migrations.schema);
-    const applied = await migrate(database, migrations, { log, apply: options.migrate });
+    const { migrate: apply, finish } = options;
+    const applied = await migrate(database, migrations, { log, apply, finish });
     if (options.secrets !== undefined) {
       const deployment_id = await checkDeployment(database, migrations.schema, options.secrets);
       log.info({ deployment_id }, 'database opened');

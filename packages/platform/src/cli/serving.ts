@@ -1,3 +1,4 @@
+import type { ServerDatabase } from '@duebridge/runtime';
 import {
   environmentHelp,
   jsonOption,
@@ -6,7 +7,6 @@ import {
   type Terminal,
 } from '@duebridge/runtime/cli';
 import type { Command } from 'commander';
-import type { openPlatformDatabase } from '../server.ts';
 import { variables, variablesOfOthers } from '../variables.ts';
 
 /** `duebridge platform serve` and `migrate`. The server's modules are loaded only when one is started. */
@@ -35,17 +35,22 @@ export function addServing(command: Command, terminal: Terminal): void {
   command
     .command('migrate')
     .description('apply missing migrations, then exit')
+    .option(
+      '--finish',
+      'also take away what only the version before needs: none of its processes runs or will be started again',
+    )
     .option('--distribute', 'then distribute the tables over the nodes of a Citus cluster')
     .addOption(jsonOption())
-    .action(async (options: { json?: true; distribute?: true }) => {
+    .action(async (options: { json?: true; finish?: true; distribute?: true }) => {
       let distributed: string[] = [];
-      const applied = await withDatabase(terminal, async (opened) => {
+      const work = async (opened: ServerDatabase): Promise<readonly string[]> => {
         if (options.distribute === true) {
           const { distributeTables } = await import('../store/distribution.ts');
           distributed = await distributeTables(opened.database);
         }
         return opened.applied;
-      });
+      };
+      const applied = await withDatabase(terminal, work, options.finish);
       const result = options.distribute === true ? { applied, distributed } : { applied };
       print(terminal, options, result, () =>
         [
@@ -58,11 +63,12 @@ export function addServing(command: Command, terminal: Terminal): void {
 
 /**
  * Gives `work` the database of the environment, as the owner of its tables and beside servers that run, migrated; closes it when `work` has ended,
- * whose result it gives. Throws ConfigurationError where the environment or the database is wrong. Its modules are loaded here.
+ * whose result it gives. `finish`: with the final migrations too. Throws ConfigurationError where the environment or the database is wrong. Its modules are loaded here.
  */
 export async function withDatabase<T>(
   { env }: Terminal,
-  work: (opened: Awaited<ReturnType<typeof openPlatformDatabase>>) => Promise<T>,
+  work: (opened: ServerDatabase) => Promise<T>,
+  finish = false,
 ): Promise<T> {
   const [runtime, config, server] = await Promise.all([
     import('@duebridge/runtime'),
@@ -74,6 +80,7 @@ export async function withDatabase<T>(
     ...config.readPlatformConfig(env),
     log,
     beside: true,
+    finish,
   });
   try {
     return await work(opened);

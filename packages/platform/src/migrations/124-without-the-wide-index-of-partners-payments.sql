@@ -1,2 +1,2 @@
--- additive
+-- final
 DROP INDEX duebridge_platform.payments_partner;
