@@ -1,4 +1,5 @@
 /** `duebridge platform archive`. Like `migrate`, it asks the database and not a running platform. */
+import { constants, setPriority } from 'node:os';
 import { Refusal } from '@duebridge/contract';
 import {
   CommandError,
@@ -36,6 +37,7 @@ export function addArchive(command: Command, terminal: Terminal): void {
           exitCodes.usage,
         );
       }
+      giveWay();
       const months: ArchivedMonth[] = [];
       const report = progressReport();
       try {
@@ -62,6 +64,15 @@ export function addArchive(command: Command, terminal: Terminal): void {
         print(terminal, options, { months }, () => said(months));
       }
     });
+}
+
+/** Almost half of the work is this process's, which compresses the files and reads them back: it leaves the processors to payments. */
+function giveWay(): void {
+  try {
+    setPriority(constants.priority.PRIORITY_LOW);
+  } catch {
+    // A sandbox may forbid it, which is no reason to archive nothing.
+  }
 }
 
 /** What was archived, in sentences. Pure. */

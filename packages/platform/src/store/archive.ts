@@ -344,21 +344,24 @@ function exchange(
   { payments, audit }: Pick<ArchivedMonth, 'payments' | 'audit'>,
   actor: string,
 ): Promise<void> {
-  const table = `payments_${name}`;
+  const [table, lines] = [`payments_${name}`, `audit_${name}`];
   return inTurns(database, async (tx) => {
-    await tx.query(`ALTER TABLE ${SCHEMA}.payments DETACH PARTITION ${SCHEMA}.${table}`);
-    await tx.query(`DROP TABLE ${SCHEMA}.${table}`);
-    await tx.query(`ALTER TABLE ${SCHEMA}.${table}_short RENAME TO ${table}`);
-    await tx.query(`SELECT ${SCHEMA}.guard_month('payments', $1)`, [table]);
-    await tx.query(`ALTER TABLE ${SCHEMA}.payments ATTACH PARTITION ${SCHEMA}.${table} ${bounds}`);
-    await tx.query(`ALTER TABLE ${SCHEMA}.${table} DROP CONSTRAINT of_month`);
-    await tx.query(`ALTER TABLE ${SCHEMA}.audit DETACH PARTITION ${SCHEMA}.audit_${name}`);
-    await tx.query(`DROP TABLE ${SCHEMA}.audit_${name}`);
     const digests = [payments.rows, payments.sha256, audit.rows, audit.sha256];
     await tx.query(
       `INSERT INTO ${SCHEMA}.archives (month, until, until_id, folder, payments, payments_sha256, lines, audit_sha256)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
       [label, until, until_id, folder, ...digests],
+    );
+    // Payments wait from here to the commit. All at once: this process may have to wait for a processor before it sends another statement.
+    await tx.query(
+      `ALTER TABLE ${SCHEMA}.payments DETACH PARTITION ${SCHEMA}.${table};
+       DROP TABLE ${SCHEMA}.${table};
+       ALTER TABLE ${SCHEMA}.${table}_short RENAME TO ${table};
+       SELECT ${SCHEMA}.guard_month('payments', '${table}');
+       ALTER TABLE ${SCHEMA}.payments ATTACH PARTITION ${SCHEMA}.${table} ${bounds};
+       ALTER TABLE ${SCHEMA}.${table} DROP CONSTRAINT of_month;
+       ALTER TABLE ${SCHEMA}.audit DETACH PARTITION ${SCHEMA}.${lines};
+       DROP TABLE ${SCHEMA}.${lines}`,
     );
     const detail = {
       month: label,
