@@ -102,11 +102,20 @@ try {
   await forget(platform.books);
   await vacuum(platform.books, 'FULL duebridge_platform.flow_payments');
   const ours = await print(platform.books, 'platform', ourBefore);
+  await platform.books.query(
+    `DO $$ DECLARE month regclass; BEGIN
+       FOR month IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'duebridge_platform.payments'::regclass LOOP
+         EXECUTE format('REINDEX TABLE %s', month);
+       END LOOP;
+     END $$`,
+  );
+  const packed = await print(platform.books, 'platform', ourBefore);
   const theirs = await print(partner.books, 'partner', theirBefore);
   const bytes = { figure: 'F13', unit: 'bytes' };
   const figure = (what: string, value: number, target?: string) =>
     report({ ...bytes, what, value: Math.round(value), ...(target && { target }) });
   figure('a payment in the platform, for good', ours.staying, 'at most 1200');
+  figure('a payment in the platform, once its month is packed', packed.staying);
   figure(
     'a payment in the platform, until the sweeper comes',
     young.staying + young.leaving - ours.staying,
