@@ -167,22 +167,6 @@ test('a payment of an archived month is found by the id that the partner gave it
   assert.match(JSON.stringify(plan), /Index Scan/);
 });
 
-test('a month that an earlier version archived loses its hash index, which a million equal ids make slow', async () => {
-  const month = `duebridge_platform.payments_${name}`;
-  const indexes = (): Promise<{ of: string }[]> =>
-    database.query(
-      `SELECT regexp_replace(indexdef, '.* USING| WITH .*', '', 'g') AS of FROM pg_indexes WHERE indexdef LIKE '% ${month} %payment_id)%' ORDER BY 1`,
-    );
-  const made = await indexes();
-  await force(`CREATE INDEX ON ${month} USING hash (payment_id)`);
-  assert.notDeepEqual(await indexes(), made);
-  const file = new URL('../migrations/122-no-hash-index-of-partners-ids.sql', import.meta.url);
-  const [, loop = ''] = (await readFile(file, 'utf8')).split(/^(?=DO )/m);
-  await force(loop);
-  const now = await indexes();
-  assert.deepEqual(new Set(now.map(({ of }) => of)), new Set(made.map(({ of }) => of)));
-});
-
 test('an id of an archived month is still that of its payment', async () => {
   const [one] = (await sample()).rows;
   assert.ok(one);
