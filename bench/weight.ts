@@ -25,16 +25,17 @@ const PAYMENTS_OF_AN_ACCOUNT = 36;
 const LEAVING = ['tokens', 'sessions', 'customers', 'mails', 'attempts'];
 const PARTNER_KEY = 'the-key-that-the-biller-chose';
 
-async function vacuum(books: Database, what: string): Promise<void> {
+/** Runs a statement of maintenance, however long it takes. */
+async function maintain(books: Database, statement: string): Promise<void> {
   await books.withConnection(async (connection) => {
     await connection.query('SET statement_timeout = 0');
-    await connection.query(`VACUUM ${what}`);
+    await connection.query(statement);
   });
 }
 
 /** Sizes of all tables of a side, after a vacuum. */
 async function sizes(books: Database, side: 'platform' | 'partner'): Promise<Size[]> {
-  await vacuum(books, 'ANALYZE');
+  await maintain(books, 'VACUUM ANALYZE');
   return sizesOf(books, `duebridge_${side}`);
 }
 
@@ -100,15 +101,9 @@ try {
     `UPDATE duebridge_platform.customers SET erase_after = now() - interval '1 minute'`,
   );
   await forget(platform.books);
-  await vacuum(platform.books, 'FULL duebridge_platform.flow_payments');
+  await maintain(platform.books, 'VACUUM FULL duebridge_platform.flow_payments');
   const ours = await print(platform.books, 'platform', ourBefore);
-  await platform.books.query(
-    `DO $$ DECLARE month regclass; BEGIN
-       FOR month IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'duebridge_platform.payments'::regclass LOOP
-         EXECUTE format('REINDEX TABLE %s', month);
-       END LOOP;
-     END $$`,
-  );
+  await maintain(platform.books, 'REINDEX TABLE duebridge_platform.payments');
   const packed = await print(platform.books, 'platform', ourBefore);
   const theirs = await print(partner.books, 'partner', theirBefore);
   const bytes = { figure: 'F13', unit: 'bytes' };

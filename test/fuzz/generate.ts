@@ -10,6 +10,7 @@ export interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
   readonly items?: Schema;
+  readonly description?: string;
   readonly pattern?: string;
   readonly format?: string;
   readonly minimum?: number;

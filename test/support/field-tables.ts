@@ -4,24 +4,7 @@
  */
 import type { Route } from '@duebridge/contract';
 import { FORMAT_WORDS, PATTERN_WORDS } from '../../packages/contract/src/pattern-words.ts';
-
-/** The parts of JSON Schema that the wire uses. */
-interface Schema {
-  readonly type?: string;
-  readonly const?: string | number;
-  readonly enum?: readonly unknown[];
-  readonly anyOf?: readonly Schema[];
-  readonly properties?: Readonly<Record<string, Schema>>;
-  readonly required?: readonly string[];
-  readonly items?: Schema;
-  readonly description?: string;
-  readonly format?: string;
-  readonly pattern?: string;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-}
+import type { Schema } from '../fuzz/generate.ts';
 
 /** One section for each operation: method, path, credential, then a table of what it takes and one of what it gives. */
 export function fieldTables(routes: readonly Route[]): string {
@@ -93,11 +76,11 @@ function typeOf({ type, anyOf, enum: values, items }: Schema): string {
   if (values) return 'string';
   if (anyOf) return [...new Set(anyOf.map(typeOf))].join(' or ');
   if (items) return `array of ${typeOf(items)}`;
-  return type ?? 'any';
+  return String(type ?? 'any');
 }
 
-function limitsOf({ const: only, anyOf, enum: values, ...schema }: Schema): string {
-  if (only !== undefined) return `\`${String(only)}\``;
+function limitsOf({ const: only, anyOf, enum: choices, ...schema }: Schema): string {
+  const values = only === undefined ? choices : [only];
   if (values) return values.map((value) => `\`${String(value)}\``).join(', ');
   if (anyOf) return anyOf.map(limitsOf).filter(Boolean).join(', ');
   const { minimum, maximum, minLength, maxLength, pattern, format } = schema;

@@ -7,6 +7,9 @@ import type { Hold } from '../funding.ts';
 import * as standing from '../../test/standing.ts';
 
 const { advance } = standing;
+/** A statement that changes the payment `$1`. */
+const update = (change: string): string =>
+  `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`;
 
 async function ground(t: Parameters<typeof engineRig>[0]): Promise<EngineRig & { id: string }> {
   const rig = await engineRig(t);
@@ -40,12 +43,7 @@ test('what the customer confirmed cannot be changed by any statement [PF2 PF3 PF
     "funding_method = 'other'",
     'created_at = now()',
   ]) {
-    await refused(
-      database,
-      `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`,
-      [id],
-      'payments_intent',
-    );
+    await refused(database, update(change), [id], 'payments_intent');
   }
 });
 
@@ -67,23 +65,10 @@ test('a terminal payment never changes again, and no payment is ever deleted [RU
     "payment_id = 'Q'",
     "ended_at = now() + interval '1 day'",
   ]) {
-    await refused(
-      database,
-      `UPDATE duebridge_platform.payments SET ${change} WHERE platform_payment_id = $1`,
-      [id],
-      'payments_terminal',
-    );
+    await refused(database, update(change), [id], 'payments_terminal');
   }
-  await database.query(
-    'UPDATE duebridge_platform.payments SET settled_at = now() WHERE platform_payment_id = $1',
-    [id],
-  );
-  await refused(
-    database,
-    'UPDATE duebridge_platform.payments SET settled_at = NULL WHERE platform_payment_id = $1',
-    [id],
-    'payments_terminal',
-  );
+  await database.query(update('settled_at = now()'), [id]);
+  await refused(database, update('settled_at = NULL'), [id], 'payments_terminal');
   await refused(
     database,
     'DELETE FROM duebridge_platform.payments WHERE platform_payment_id = $1',
@@ -95,12 +80,7 @@ test('a terminal payment never changes again, and no payment is ever deleted [RU
 
 test('only the allowed steps are taken, and a payment starts as processing [RU1 ST1 PL4]', async (t) => {
   const { database, id } = await ground(t);
-  await refused(
-    database,
-    "UPDATE duebridge_platform.payments SET stage = 'accepted' WHERE platform_payment_id = $1",
-    [id],
-    'payments_edge',
-  );
+  await refused(database, update("stage = 'accepted'"), [id], 'payments_edge');
   await refused(
     database,
     `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
