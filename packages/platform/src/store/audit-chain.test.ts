@@ -103,6 +103,7 @@ test('a line that was altered, removed, exchanged, inserted or moved is detected
       `INSERT INTO ${lines} (at, actor, event) SELECT at + interval '1 microsecond', 'eve', 'x' FROM public.lines ${of('four')}`,
     ],
     ['inserted', 1, `INSERT INTO ${lines} (at, actor, event) VALUES ('2001-01-01', 'eve', 'x')`],
+    ['inserted', 2, `INSERT INTO ${lines} SELECT * FROM public.lines ${of('four')}`],
     ['seal_missing', 2, `DELETE FROM ${seals} WHERE seal_no = 1`],
     ['seal_missing', 3, `DELETE FROM ${seals} WHERE seal_no = 2`],
     [
