@@ -62,6 +62,8 @@ test('a row finds its month, and one that came before its partition moves into i
   const far = await monthIn(database, 7);
   assert.equal(await write(far.at), 'duebridge_platform.audit_other');
   const between = await monthIn(database, 5);
+  // A copy to another database, which hears of deletes, stops nothing.
+  await database.query('CREATE PUBLICATION everything FOR ALL TABLES');
   // Where only one of the two tables has a month, the other gets it as well: an archive takes both.
   const made = ['payments', 'audit'].map((parent) => parent + far.name);
   assert.deepEqual(await makeMonths(database), made);
