@@ -174,7 +174,9 @@ const RULES: readonly (readonly [
   ],
   [
     'lines of a payment are found by OF_PAYMENT, with the time in its id, which is what the index has',
-    (text) => / a\.platform_payment_id = (ANY|\$)/.test(text),
+    (text) =>
+      text.includes('FROM duebridge_platform.audit ') &&
+      /(?<!\bp\.)\bplatform_payment_id = (ANY|\$)/.test(text),
   ],
 ];
 

@@ -97,7 +97,7 @@ export async function migrate(
       done.push(file.name);
     }
   }
-  if (waiting !== undefined && options.apply !== false) {
+  if (waiting !== undefined) {
     log.warn(
       { migrations: waiting.map(({ name }) => name), schema: migrations.schema },
       'some migrations wait until no process of the version before is left: run migrate --finish then',

@@ -128,7 +128,7 @@ export const LEAVING = {
    */
   attempts: removing(
     "the partner's answers to attempts (sealed)",
-    `${ATTEMPT_DAYS} days after the payment was settled; never before`,
+    `${ATTEMPT_DAYS} days after the payment was settled, or all of its month where that is in files; never before`,
     'DELETE FROM duebridge_platform.attempts',
     't.platform_payment_id',
     `${wasMadeBefore(ATTEMPT_DAYS)} AND ${isPast(

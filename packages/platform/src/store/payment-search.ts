@@ -92,7 +92,8 @@ export async function listPayments(
     add(`${ID_TIME} <= left(?, 8)`, range.before);
     add(`${ID_TIME} ${descending ? '<' : '>'}= left(?, 8)`, cursor);
   }
-  // Beside the time of ids, these only leave out months: the planner multiplies what two conditions leave, and would sort a day that looks empty.
+  // The times of ids already bound the range, so these only leave out months. Exact ones would make the planner expect fewer rows than there are, and
+  // sort them all.
   addRange(conditions, 'p.platform_payment_id', byTime ? rangeOf(filter, LONGEST_MONTH_MS) : range);
   const page = { limit, descending, byTime };
   return found?.[0] === OF_BATCH
