@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { ConfigurationError } from './errors.ts';
 import { silentLog, type Log } from './log.ts';
-import { migrate } from './migrations.ts';
+import { migrate, waitingMigrations } from './migrations.ts';
 import { openDatabase, sqlState, type Database } from './postgres.ts';
 import { emptyDatabase, testServer } from '../test/testing.ts';
 
@@ -93,6 +93,7 @@ test('what the version before reads by stays until somebody says that it is gone
   await add('004-old.sql', '-- final\nALTER TABLE test_ground.payment DROP COLUMN note;');
   assert.deepEqual(await migrate(database, here), ['003-new.sql']);
   assert.deepEqual(await migrate(database, here, { apply: false }), [], 'it may serve meanwhile');
+  assert.deepEqual(await waitingMigrations(database, here), ['004-old.sql']);
   assert.deepEqual(await migrate(database, here, { finish: true }), ['004-old.sql']);
   await remove('004-old.sql');
   await assert.rejects(

@@ -98,12 +98,21 @@ export async function migrate(
     }
   }
   if (waiting !== undefined) {
-    log.warn(
+    log.info(
       { migrations: waiting.map(({ name }) => name), schema: migrations.schema },
       'some migrations wait until no process of the version before is left: run migrate --finish then',
     );
   }
   return done;
+}
+
+/** Names of the final migrations that wait for `finish`. */
+export async function waitingMigrations(
+  database: Database,
+  { schema, directory }: Migrations,
+): Promise<string[]> {
+  const [files, applied] = [await readMigrations(directory), await appliedOf(database, schema)];
+  return files.flatMap(({ final, name }) => (final && !applied.has(name) ? [name] : []));
 }
 
 /** Reads and hashes the migrations of a folder, in order. Throws ConfigurationError on an invalid or duplicate name. */

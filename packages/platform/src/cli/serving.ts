@@ -42,22 +42,29 @@ export function addServing(command: Command, terminal: Terminal): void {
     .option('--distribute', 'then distribute the tables over the nodes of a Citus cluster')
     .addOption(jsonOption())
     .action(async (options: { json?: true; finish?: true; distribute?: true }) => {
-      let distributed: string[] = [];
-      const work = async (opened: ServerDatabase): Promise<readonly string[]> => {
-        if (options.distribute === true) {
-          const { distributeTables } = await import('../store/distribution.ts');
-          distributed = await distributeTables(opened.database);
-        }
-        return opened.applied;
+      const work = async ({ database, applied }: ServerDatabase) => {
+        const [{ waitingMigrations }, { migrations }] = await Promise.all([
+          import('@duebridge/runtime'),
+          import('../migrations.ts'),
+        ]);
+        const waiting = await waitingMigrations(database, migrations);
+        if (options.distribute !== true) return { applied, waiting };
+        const { distributeTables } = await import('../store/distribution.ts');
+        return { applied, waiting, distributed: await distributeTables(database) };
       };
-      const applied = await withDatabase(terminal, work, options.finish);
-      const result = options.distribute === true ? { applied, distributed } : { applied };
-      print(terminal, options, result, () =>
-        [
+      const result = await withDatabase(terminal, work, options.finish);
+      print(terminal, options, result, () => {
+        const { applied, waiting, distributed = [] } = result;
+        const said = [
           applied.length === 0 ? 'The database is up to date.' : `Applied ${applied.join(', ')}.`,
-          ...distributed.map((table) => `Distributed ${table}.`),
-        ].join('\n'),
-      );
+        ];
+        if (waiting.length > 0) {
+          said.push(
+            `Waiting: ${waiting.join(', ')}. Run this with --finish once no process of the version before is left and you will not go back to it.`,
+          );
+        }
+        return [...said, ...distributed.map((table) => `Distributed ${table}.`)].join('\n');
+      });
     });
 }
 
