@@ -111,7 +111,10 @@ async function readConsole(databaseUrl: string): Promise<void> {
     allowPrivateAddresses: true,
     log: silentLog,
   });
-  const took = await readEverything(async (path, search) => {
+  const read = async (
+    path: string,
+    search?: object,
+  ): Promise<{ status: number; body: unknown }> => {
     const answer = await fetch(platform.adminUrl + path, {
       headers: {
         authorization: `Bearer ${platform.adminKey}`,
@@ -120,7 +123,10 @@ async function readConsole(databaseUrl: string): Promise<void> {
       ...(search && { method: 'POST', body: JSON.stringify(search) }),
     });
     return { status: answer.status, body: await answer.json() };
-  });
+  };
+  // The first request of a new server loads what the others use.
+  await read('/admin/v1/partners');
+  const took = await readEverything(read);
   await platform.stop();
   const slowest = took.toSorted((one, other) => other.ms - one.ms);
   for (const { path, ms } of slowest.slice(0, 5)) console.log(`  ${ms.toFixed(0)} ms  ${path}`);
