@@ -94,8 +94,8 @@ export async function batchFor(database: Database, partner: Partner, now: number
   };
   const found = await find();
   if (found !== undefined) return found;
-  // An id that is taken is that of a batch which was ended before the window's time (closeBatchNow), or in 2^48 cases once another partner's: the next
-  // one is tried.
+  // An id that is taken is that of a batch which was ended before the window's time (closeBatchNow) or, once in
+  // 2^48, of another partner: the next one is tried.
   for (let ended = 0; ended < MAX_ENDED_EARLY; ended += 1) {
     // The day is for people to read; the rest, 48 bits, makes the id unique over all partners: it is short because each payment has it. It follows
     // from the window: a database that has lost the row gives the same id again, under which the partner has the window's first payments.

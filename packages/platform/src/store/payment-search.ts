@@ -34,6 +34,7 @@ export const OVERDUE_AFTER_MS = 86_400_000;
 /** Funds are settled within seconds of the end; after this, a person has to look. */
 const SETTLES_WITHIN = '15 minutes';
 
+/** A partition holds the ids of a month. */
 const LONGEST_MONTH_MS = 31 * 86_400_000;
 
 const REVIEW = `p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'`;
