@@ -52,10 +52,8 @@ export function addArchive(command: Command, terminal: Terminal): void {
             folder,
             clock: systemClock,
             actor: 'database-owner',
-            archived: (month) => {
-              months.push(month);
-              report(`Archived ${month.month} …`);
-            },
+            archived: (month) => months.push(month),
+            progress: report,
           });
         });
       } catch (error) {

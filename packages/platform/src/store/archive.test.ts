@@ -56,10 +56,10 @@ async function force(statement: string): Promise<void> {
 }
 
 const lines = await count('audit');
-/** Around the end of a block of 2,000, and at both ends of the file. */
+/** Around the end of a block of 400, and at both ends of the file. */
 const ids = await database.query<{ id: string }>(
   `SELECT id FROM (SELECT platform_payment_id AS id, row_number() OVER (ORDER BY platform_payment_id) AS n FROM duebridge_platform.payments) p
-    WHERE n IN (1, 1999, 2000, 2001, ${PAYMENTS}) ORDER BY n`,
+    WHERE n IN (1, 399, 400, 401, ${PAYMENTS}) ORDER BY n`,
 );
 const told = new Map<string, unknown>();
 for (const { id } of ids) told.set(id, await auditOfPayment(database, id));

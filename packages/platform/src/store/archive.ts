@@ -16,7 +16,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Refusal } from '@duebridge/contract';
 import { sqlState, type Clock, type Database, type Transaction } from '@duebridge/runtime';
-import { writeArchive, type KeyedLine, type Written } from './archive-file.ts';
+import { giveWay, writeArchive, type KeyedLine, type Written } from './archive-file.ts';
 import { FILES } from './archived.ts';
 import { note } from './audit.ts';
 import { makeMonths } from './months.ts';
@@ -25,8 +25,8 @@ import { ARRIVALS } from './payments.ts';
 const SCHEMA = 'duebridge_platform';
 /** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
 const REST_DAYS = 31;
-/** Rows that one FETCH gives. */
-const PORTION = 2_000;
+/** Rows that are read, and rows that are made, at a time, each about as much work, before payments have the processors for a while. */
+const [READ, MADE] = [200, 500];
 /** How long an exchange waits for a lock, behind which payments wait as well; how often it is tried, and the pause between. */
 const [LOCK_MS, TRIES, PAUSE_MS] = [300, 100, 500];
 
@@ -48,19 +48,23 @@ interface Month {
   readonly condition: string;
 }
 
-/**
- * Archives every month before `before` (`2027-01`), the oldest first, to `folder`/MONTH; `archived` gets each one. Throws Refusal CONFLICT at the
- * first month that may not go yet, with the reason; those before it stay archived.
- */
-export async function archiveMonths(given: {
+interface Given {
   readonly database: Database;
   readonly before: string;
   readonly folder: string;
   readonly clock: Pick<Clock, 'now'>;
   readonly actor: string;
   readonly archived?: (month: ArchivedMonth) => void;
-}): Promise<ArchivedMonth[]> {
-  const { database, before, clock, actor } = given;
+  /** Gets a line after each portion: how far the month is. */
+  readonly progress?: (line: string) => void;
+}
+
+/**
+ * Archives every month before `before` (`2027-01`), the oldest first, to `folder`/MONTH; `archived` gets each one. Throws Refusal CONFLICT at the
+ * first month that may not go yet, with the reason; those before it stay archived.
+ */
+export async function archiveMonths(given: Given): Promise<ArchivedMonth[]> {
+  const { database, before, clock } = given;
   const done: ArchivedMonth[] = [];
   // What came before its month was made moves into it, and each month is there in both tables.
   await makeMonths(database);
@@ -69,7 +73,7 @@ export async function archiveMonths(given: {
     const reason = await whyNot(database, month, clock.now());
     if (reason !== undefined) throw new Refusal('CONFLICT', { message: `${label}: ${reason}` });
     const folder = join(resolve(given.folder), label);
-    const one = await archiveMonth(database, month, label, folder, actor);
+    const one = await archiveMonth(given, month, label, folder);
     done.push(one);
     given.archived?.(one);
   }
@@ -147,12 +151,15 @@ async function whyNot(database: Database, month: Month, now: number): Promise<st
 }
 
 async function archiveMonth(
-  database: Database,
+  { database, actor, progress }: Given,
   month: Month,
   label: string,
   folder: string,
-  actor: string,
 ): Promise<ArchivedMonth> {
+  const counted = (what: string): Counted => {
+    let rows = 0;
+    return (more) => progress?.(`${label}: ${(rows += more)} ${what} …`);
+  };
   const [payments, audit] = [`payments_${month.name}`, `audit_${month.name}`];
   await mkdir(folder, { recursive: true });
   await inTurns(database, async (tx) => {
@@ -166,13 +173,17 @@ async function archiveMonth(
   try {
     const written = {
       payments: await writeArchive(join(folder, FILES.payments), (take) =>
-        readRows(database, payments, take),
+        readRows(database, payments, take, counted('payments written')),
       ),
       audit: await writeArchive(join(folder, FILES.audit), (take) =>
-        readRows(database, audit, take),
+        readRows(database, audit, take, counted('lines of the audit written')),
       ),
     };
-    await shorten(database, month, payments, written.payments.rows);
+    const shortened = counted('rows made short or passed over');
+    const made = await shorten(database, month, payments, shortened);
+    if (made !== written.payments.rows) {
+      throw new Error(`${payments} has changed while it was archived`);
+    }
     await exchange(database, month, label, folder, written, actor);
     return { month: label, folder, ...written };
   } catch (error) {
@@ -186,25 +197,38 @@ async function archiveMonth(
   }
 }
 
+/** Gets how many rows a portion had. */
+type Counted = (rows: number) => void;
+
 /** Gives all rows of a partition to `take`, as JSON in UTC, in the order of their payments and their time. */
 function readRows(
   database: Database,
   table: string,
   take: (rows: readonly KeyedLine[]) => Promise<void>,
+  counted: Counted,
 ): Promise<void> {
-  const order = table.startsWith('audit') ? ', t.at, t.audit_id' : '';
+  // As an index has them: sorting a month keeps a processor for seconds.
+  const orders = table.startsWith('audit')
+    ? [
+        'WHERE platform_payment_id IS NULL ORDER BY partner_id, at',
+        'WHERE platform_payment_id IS NOT NULL ORDER BY left(platform_payment_id, 10), platform_payment_id, at, audit_id',
+      ]
+    : ['ORDER BY platform_payment_id'];
   return unlimited(database, async (tx) => {
-    await tx.query(`SET LOCAL TimeZone = 'UTC'`);
-    // One cursor: sorting the rows for each portion would take as long as for all. As bytes, because the file is searched so; and before they become
-    // JSON, which is three times as much to sort.
-    await tx.query(
-      `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
-         FROM (SELECT * FROM ${SCHEMA}.${table} t ORDER BY coalesce(t.platform_payment_id, '') COLLATE "C"${order} OFFSET 0) t`,
-    );
-    for (;;) {
-      const rows = await tx.query<KeyedLine>(`FETCH ${PORTION} FROM archived`);
-      if (rows.length === 0) return;
-      await take(rows);
+    await tx.query(`SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_sort = off`);
+    for (const order of orders) {
+      await tx.query(
+        `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
+           FROM (SELECT * FROM ${SCHEMA}.${table} ${order}) t`,
+      );
+      for (;;) {
+        const rows = await tx.query<KeyedLine>(`FETCH ${READ} FROM archived`);
+        if (rows.length === 0) break;
+        await take(rows);
+        counted(rows.length);
+        await giveWay();
+      }
+      await tx.query('CLOSE archived');
     }
   });
 }
@@ -242,8 +266,13 @@ interface Column {
   readonly initial: string | null;
 }
 
-/** Makes the table of short rows beside the partition. */
-function shorten(database: Database, month: Month, table: string, rows: number): Promise<void> {
+/** Makes the table of short rows beside the partition. Gives how many they are. */
+function shorten(
+  database: Database,
+  month: Month,
+  table: string,
+  counted: Counted,
+): Promise<number> {
   const [full, short] = [`${SCHEMA}.${table}`, `${SCHEMA}.${table}_short`];
   return unlimited(database, async (tx) => {
     const columns = await tx.query<Column & Record<string, unknown>>(
@@ -252,24 +281,24 @@ function shorten(database: Database, month: Month, table: string, rows: number):
         WHERE a.attrelid = '${SCHEMA}.payments'::regclass AND a.attnum > 0 AND NOT a.attisdropped`,
     );
     await tx.query(`DROP TABLE IF EXISTS ${short}`);
-    await fillShort(tx, full, short, columns);
-    const [made] = await tx.query<{ n: number }>(`SELECT count(*)::float8 AS n FROM ${short}`);
-    if (made?.n !== rows) throw new Error(`${table} has changed while it was archived`);
+    const made = await fillShort(tx, full, short, columns, counted);
     await makeAlike(tx, short, columns, `CONSTRAINT of_month CHECK (${month.condition})`);
+    return made;
   });
 }
 
 /**
  * Makes and fills a table of short rows. A column that is added with a value takes no room in the rows that are there, because PostgreSQL keeps
  * the value once for all of them. So the usual rows are written before the columns in which they are alike are added; then those that differ in the
- * funding method alone; then the rest.
+ * funding method alone; then the rest. Gives how many they are.
  */
 async function fillShort(
   tx: Transaction,
   full: string,
   short: string,
   columns: readonly Column[],
-): Promise<void> {
+  counted: Counted,
+): Promise<number> {
   const [common] = await tx.query<{ method: string; last: string }>(
     `SELECT quote_literal(funding_method) AS method, quote_literal(max(max(settled_at)) OVER ()) || '::timestamptz' AS last
        FROM ${full} GROUP BY funding_method ORDER BY count(*) DESC LIMIT 1`,
@@ -284,23 +313,34 @@ async function fillShort(
       ...names.map(({ name }) => `${shortOf(name)} IS NOT DISTINCT FROM ${usualOf(name)}`),
     ].join(' AND ');
   await tx.query(`CREATE TABLE ${short} AS SELECT ${OWN.join(', ')} FROM ${full} WITH NO DATA`);
+  let made = 0;
   let there = OWN;
   let left = columns.filter(({ name }) => !OWN.includes(name));
   const methods = left.filter(({ name }) => name === 'funding_method');
   for (const added of [[], methods, left.filter((column) => !methods.includes(column))]) {
     let which = '';
     if (added.length > 0) {
-      which = `AND NOT (${areUsual(left)})`;
+      which = ` AND NOT (${areUsual(left)})`;
       const list = added.map(({ name, type }) => `ADD ${name} ${type} DEFAULT ${usualOf(name)}`);
       await tx.query(`ALTER TABLE ${short} ${list.join(', ')}`);
     }
     there = [...there, ...added.map(({ name }) => name)];
     left = left.filter((column) => !added.includes(column));
-    await tx.query(
-      `INSERT INTO ${short} (${there.join(', ')}) SELECT ${there.map(shortOf).join(', ')} FROM ${full}
-        WHERE ${areUsual(left)} ${which} ORDER BY platform_payment_id`,
-    );
+    const insert = `INSERT INTO ${short} (${there.join(', ')})
+                    SELECT ${there.map(shortOf).join(', ')} FROM portion WHERE ${areUsual(left)}${which} RETURNING 1`;
+    for (let last: string | null | undefined = ''; typeof last === 'string'; await giveWay()) {
+      const [portion]: { last: string | null; seen: number; made: number }[] = await tx.query(
+        `WITH portion AS MATERIALIZED (SELECT * FROM ${full} WHERE platform_payment_id > $1 ORDER BY platform_payment_id LIMIT ${MADE}),
+              made AS (${insert})
+         SELECT max(platform_payment_id) AS last, count(*)::int AS seen, (SELECT count(*) FROM made)::int AS made FROM portion`,
+        [last],
+      );
+      last = portion?.last;
+      made += portion?.made ?? 0;
+      counted(portion?.seen ?? 0);
+    }
   }
+  return made;
 }
 
 /**
@@ -375,9 +415,15 @@ function exchange(
   });
 }
 
-/** A transaction whose statements may take as long as a month takes. */
+/** A transaction whose statements may take as long as a month takes, with one processor each. */
 function unlimited<T>(database: Database, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  return database.transaction(work, { isolation: 'repeatable read', statementTimeoutMs: 0 });
+  const alone = async (tx: Transaction): Promise<T> => {
+    await tx.query(
+      'SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL max_parallel_maintenance_workers = 0',
+    );
+    return work(tx);
+  };
+  return database.transaction(alone, { isolation: 'repeatable read', statementTimeoutMs: 0 });
 }
 
 /** A transaction that changes tables: it waits for a lock only as long as payments may wait behind it, and is tried again. */
