@@ -86,6 +86,8 @@ try {
       await browser.canPay();
       const confirmed = await browser.confirm(100 + (at % 90_000));
       assert.equal(confirmed.status, 200, JSON.stringify(confirmed.body));
+      // As the page does: a row that is read after its last change leaves an entry less in the index of ids.
+      await browser.ended(confirmed.body.platform_payment_id, 1_000);
     }
   };
   await Promise.all(Array.from({ length: flags.customers }, customer));

@@ -122,12 +122,12 @@ export class Browser {
     );
   }
 
-  /** Waits until the payment has ended. */
-  ended(platform_payment_id: string): Promise<FlowPayment> {
+  /** Waits until the payment has ended, which the page asks once a second. */
+  ended(platform_payment_id: string, everyMs = 25): Promise<FlowPayment> {
     const end = async (): Promise<FlowPayment | false> => {
       const { status, body } = await this.payment(platform_payment_id);
       return status === 200 && body.progress === 'ended' && body;
     };
-    return until(`the end of ${platform_payment_id}`, end, 25);
+    return until(`the end of ${platform_payment_id}`, end, everyMs);
   }
 }

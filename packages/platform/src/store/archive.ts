@@ -39,8 +39,9 @@ export interface ArchivedMonth {
 }
 
 interface Month {
-  /** `2027_01`, as its partitions are named. */
+  /** `2027_01`, as its partitions are named, and `2027-01`. */
   readonly name: string;
+  readonly label: string;
   readonly until: string;
   readonly until_id: string;
   /** Of the partition of payments: its bounds as SQL, and the condition that they mean. */
@@ -69,11 +70,11 @@ export async function archiveMonths(given: Given): Promise<ArchivedMonth[]> {
   // What came before its month was made moves into it, and each month is there in both tables.
   await makeMonths(database);
   for (const month of await monthsBefore(database, before)) {
-    const label = month.name.replace('_', '-');
     const reason = await whyNot(database, month, clock.now());
-    if (reason !== undefined) throw new Refusal('CONFLICT', { message: `${label}: ${reason}` });
-    const folder = join(resolve(given.folder), label);
-    const one = await archiveMonth(given, month, label, folder);
+    if (reason !== undefined) {
+      throw new Refusal('CONFLICT', { message: `${month.label}: ${reason}` });
+    }
+    const one = await archiveMonth(given, month, join(resolve(given.folder), month.label));
     done.push(one);
     given.archived?.(one);
   }
@@ -83,7 +84,7 @@ export async function archiveMonths(given: Given): Promise<ArchivedMonth[]> {
 /** Months that are not archived yet and end by the beginning of `before`, the oldest first. */
 async function monthsBefore(database: Database, before: string): Promise<Month[]> {
   return database.query<Month>(
-    `SELECT m.name, to_json(m.until) #>> '{}' AS until, ${SCHEMA}.first_id(m.until) AS until_id,
+    `SELECT m.name, replace(m.name, '_', '-') AS label, to_json(m.until) #>> '{}' AS until, ${SCHEMA}.first_id(m.until) AS until_id,
             pg_get_expr(c.relpartbound, c.oid) AS bounds, pg_get_partition_constraintdef(c.oid) AS condition
        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
             LATERAL (SELECT substr(c.relname, 10) AS name,
@@ -153,13 +154,18 @@ async function whyNot(database: Database, month: Month, now: number): Promise<st
 async function archiveMonth(
   { database, actor, progress }: Given,
   month: Month,
-  label: string,
   folder: string,
 ): Promise<ArchivedMonth> {
-  const counted = (what: string): Counted => {
-    let rows = 0;
-    return (more) => progress?.(`${label}: ${(rows += more)} ${what} …`);
+  const after = (what: string): AfterPortion => {
+    let all = 0;
+    return (rows) => {
+      all += rows;
+      progress?.(`${month.label}: ${all} ${what} …`);
+      return giveWay();
+    };
   };
+  const write = (file: string, table: string, what: string): Promise<Written> =>
+    writeArchive(join(folder, file), (take) => readRows(database, table, take, after(what)));
   const [payments, audit] = [`payments_${month.name}`, `audit_${month.name}`];
   await mkdir(folder, { recursive: true });
   await inTurns(database, async (tx) => {
@@ -172,20 +178,14 @@ async function archiveMonth(
   });
   try {
     const written = {
-      payments: await writeArchive(join(folder, FILES.payments), (take) =>
-        readRows(database, payments, take, counted('payments written')),
-      ),
-      audit: await writeArchive(join(folder, FILES.audit), (take) =>
-        readRows(database, audit, take, counted('lines of the audit written')),
-      ),
+      payments: await write(FILES.payments, payments, 'payments written'),
+      audit: await write(FILES.audit, audit, 'lines of the audit written'),
     };
-    const shortened = counted('rows made short or passed over');
-    const made = await shorten(database, month, payments, shortened);
-    if (made !== written.payments.rows) {
+    const made = await shorten(database, month, payments, after('rows made short or passed over'));
+    if (made !== written.payments.rows)
       throw new Error(`${payments} has changed while it was archived`);
-    }
-    await exchange(database, month, label, folder, written, actor);
-    return { month: label, folder, ...written };
+    await exchange(database, month, folder, written, actor);
+    return { month: month.label, folder, ...written };
   } catch (error) {
     await inTurns(database, async (tx) => {
       for (const table of [payments, audit]) {
@@ -197,15 +197,15 @@ async function archiveMonth(
   }
 }
 
-/** Gets how many rows a portion had. */
-type Counted = (rows: number) => void;
+/** Gets how many rows a portion had; the next may begin when it is done. */
+type AfterPortion = (rows: number) => Promise<void>;
 
 /** Gives all rows of a partition to `take`, as JSON in UTC, in the order of their payments and their time. */
 function readRows(
   database: Database,
   table: string,
   take: (rows: readonly KeyedLine[]) => Promise<void>,
-  counted: Counted,
+  after: AfterPortion,
 ): Promise<void> {
   // As an index has them: sorting a month keeps a processor for seconds.
   const orders = table.startsWith('audit')
@@ -225,8 +225,7 @@ function readRows(
         const rows = await tx.query<KeyedLine>(`FETCH ${READ} FROM archived`);
         if (rows.length === 0) break;
         await take(rows);
-        counted(rows.length);
-        await giveWay();
+        await after(rows.length);
       }
       await tx.query('CLOSE archived');
     }
@@ -271,7 +270,7 @@ function shorten(
   database: Database,
   month: Month,
   table: string,
-  counted: Counted,
+  after: AfterPortion,
 ): Promise<number> {
   const [full, short] = [`${SCHEMA}.${table}`, `${SCHEMA}.${table}_short`];
   return unlimited(database, async (tx) => {
@@ -281,7 +280,7 @@ function shorten(
         WHERE a.attrelid = '${SCHEMA}.payments'::regclass AND a.attnum > 0 AND NOT a.attisdropped`,
     );
     await tx.query(`DROP TABLE IF EXISTS ${short}`);
-    const made = await fillShort(tx, full, short, columns, counted);
+    const made = await fillShort(tx, full, short, columns, after);
     await makeAlike(tx, short, columns, `CONSTRAINT of_month CHECK (${month.condition})`);
     return made;
   });
@@ -297,7 +296,7 @@ async function fillShort(
   full: string,
   short: string,
   columns: readonly Column[],
-  counted: Counted,
+  after: AfterPortion,
 ): Promise<number> {
   const [common] = await tx.query<{ method: string; last: string }>(
     `SELECT quote_literal(funding_method) AS method, quote_literal(max(max(settled_at)) OVER ()) || '::timestamptz' AS last
@@ -328,7 +327,7 @@ async function fillShort(
     left = left.filter((column) => !added.includes(column));
     const insert = `INSERT INTO ${short} (${there.join(', ')})
                     SELECT ${there.map(shortOf).join(', ')} FROM portion WHERE ${areUsual(left)}${which} RETURNING 1`;
-    for (let last: string | null | undefined = ''; typeof last === 'string'; await giveWay()) {
+    for (let last: string | null | undefined = ''; typeof last === 'string';) {
       const [portion]: { last: string | null; seen: number; made: number }[] = await tx.query(
         `WITH portion AS MATERIALIZED (SELECT * FROM ${full} WHERE platform_payment_id > $1 ORDER BY platform_payment_id LIMIT ${MADE}),
               made AS (${insert})
@@ -337,7 +336,7 @@ async function fillShort(
       );
       last = portion?.last;
       made += portion?.made ?? 0;
-      counted(portion?.seen ?? 0);
+      await after(portion?.seen ?? 0);
     }
   }
   return made;
@@ -378,19 +377,24 @@ async function makeAlike(
 /** Puts the short rows in the place of the full ones and drops the lines, with their note, in one transaction. */
 function exchange(
   database: Database,
-  { name, until, until_id, bounds }: Month,
-  label: string,
+  { name, label, until, until_id, bounds }: Month,
   folder: string,
   { payments, audit }: Pick<ArchivedMonth, 'payments' | 'audit'>,
   actor: string,
 ): Promise<void> {
   const [table, lines] = [`payments_${name}`, `audit_${name}`];
   return inTurns(database, async (tx) => {
-    const digests = [payments.rows, payments.sha256, audit.rows, audit.sha256];
+    const detail = {
+      month: label,
+      folder,
+      payments: payments.rows,
+      payments_sha256: payments.sha256,
+      lines: audit.rows,
+      audit_sha256: audit.sha256,
+    };
     await tx.query(
-      `INSERT INTO ${SCHEMA}.archives (month, until, until_id, folder, payments, payments_sha256, lines, audit_sha256)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-      [label, until, until_id, folder, ...digests],
+      `INSERT INTO ${SCHEMA}.archives (until, until_id, ${Object.keys(detail).join(', ')}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      [until, until_id, ...Object.values(detail)],
     );
     // Payments wait from here to the commit. All at once: this process may have to wait for a processor before it sends another statement.
     await tx.query(
@@ -403,27 +407,17 @@ function exchange(
        ALTER TABLE ${SCHEMA}.audit DETACH PARTITION ${SCHEMA}.${lines};
        DROP TABLE ${SCHEMA}.${lines}`,
     );
-    const detail = {
-      month: label,
-      folder,
-      payments: payments.rows,
-      payments_sha256: payments.sha256,
-      lines: audit.rows,
-      audit_sha256: audit.sha256,
-    };
     await note(tx, { actor, event: 'month_archived', detail });
   });
 }
 
 /** A transaction whose statements may take as long as a month takes, with one processor each. */
 function unlimited<T>(database: Database, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  const alone = async (tx: Transaction): Promise<T> => {
-    await tx.query(
-      'SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL max_parallel_maintenance_workers = 0',
-    );
-    return work(tx);
-  };
-  return database.transaction(alone, { isolation: 'repeatable read', statementTimeoutMs: 0 });
+  const alone = `SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL max_parallel_maintenance_workers = 0`;
+  return database.transaction((tx) => tx.query(alone).then(() => work(tx)), {
+    isolation: 'repeatable read',
+    statementTimeoutMs: 0,
+  });
 }
 
 /** A transaction that changes tables: it waits for a lock only as long as payments may wait behind it, and is tried again. */
