@@ -42,15 +42,12 @@ export function addArchive(command: Command, terminal: Terminal): void {
       const report = progressReport();
       try {
         await withDatabase(terminal, async ({ database }) => {
-          const [{ archiveMonths }, { systemClock }] = await Promise.all([
-            import('../store/archive.ts'),
-            import('@duebridge/runtime'),
-          ]);
+          const { archiveMonths } = await import('../store/archive.ts');
           await archiveMonths({
             database,
             before,
             folder,
-            clock: systemClock,
+            clock: Date,
             actor: 'database-owner',
             archived: (month) => months.push(month),
             progress: report,

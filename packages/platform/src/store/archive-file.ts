@@ -16,13 +16,8 @@ const decompress = promisify(zlib.zstdDecompress);
 
 /** Rows of a block: 200 kilobytes, a millisecond to compress or to read. */
 const ROWS_PER_BLOCK = 400;
-/** Portions of a month's work take a processor for a millisecond or two, and none for so long between them: payments hardly notice. */
-const GIVE_WAY_MS = 20;
-
-/** Waits after a portion of work for which nobody waits. */
-export async function giveWay(): Promise<void> {
-  await delay(GIVE_WAY_MS);
-}
+/** Portions of a month's work take a processor for a millisecond or two, and this is between them, so that payments hardly notice. */
+export const giveWay = (): Promise<void> => delay(20);
 
 /** A row, and what it is found by. */
 export interface KeyedLine {

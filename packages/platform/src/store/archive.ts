@@ -70,10 +70,7 @@ export async function archiveMonths(given: Given): Promise<ArchivedMonth[]> {
   // What came before its month was made moves into it, and each month is there in both tables.
   await makeMonths(database);
   for (const month of await monthsBefore(database, before)) {
-    const reason = await whyNot(database, month, clock.now());
-    if (reason !== undefined) {
-      throw new Refusal('CONFLICT', { message: `${month.label}: ${reason}` });
-    }
+    await refuseOpen(database, month, clock.now());
     const one = await archiveMonth(given, month, join(resolve(given.folder), month.label));
     done.push(one);
     given.archived?.(one);
@@ -135,9 +132,11 @@ const OPEN: readonly (readonly [words: string, by: 'until_id' | 'until', from: s
 /** At most so many are counted. */
 const COUNTED = 1_000;
 
-async function whyNot(database: Database, month: Month, now: number): Promise<string | undefined> {
+/** Throws Refusal CONFLICT for a month that may not go yet, with the reason. */
+async function refuseOpen(database: Database, month: Month, now: number): Promise<void> {
+  const refusal = (why: string) => new Refusal('CONFLICT', { message: `${month.label}: ${why}` });
   if (Date.parse(month.until) + REST_DAYS * 86_400_000 > now) {
-    return `it has not been over for ${REST_DAYS} days`;
+    throw refusal(`it has not been over for ${REST_DAYS} days`);
   }
   for (const [words, by, from] of OPEN) {
     const [row] = await unlimited(database, (tx) =>
@@ -146,9 +145,8 @@ async function whyNot(database: Database, month: Month, now: number): Promise<st
         [month[by]],
       ),
     );
-    if (row !== undefined && row.count > 0) return `${words} (${row.count})`;
+    if (row !== undefined && row.count > 0) throw refusal(`${words} (${row.count})`);
   }
-  return undefined;
 }
 
 async function archiveMonth(
@@ -168,14 +166,12 @@ async function archiveMonth(
     writeArchive(join(folder, file), (take) => readRows(database, table, take, after(what)));
   const [payments, audit] = [`payments_${month.name}`, `audit_${month.name}`];
   await mkdir(folder, { recursive: true });
-  await inTurns(database, async (tx) => {
-    for (const table of [payments, audit]) {
-      await tx.query(
-        `CREATE OR REPLACE TRIGGER being_archived BEFORE INSERT OR UPDATE ON ${SCHEMA}.${table}
-           FOR EACH ROW EXECUTE FUNCTION ${SCHEMA}.being_archived()`,
-      );
-    }
-  });
+  const guards = [payments, audit].map(
+    (table) =>
+      `CREATE OR REPLACE TRIGGER being_archived BEFORE INSERT OR UPDATE ON ${SCHEMA}.${table}
+         FOR EACH ROW EXECUTE FUNCTION ${SCHEMA}.being_archived()`,
+  );
+  await inTurns(database, (tx) => tx.query(guards.join(';')));
   try {
     const written = {
       payments: await write(FILES.payments, payments, 'payments written'),
@@ -187,12 +183,10 @@ async function archiveMonth(
     await exchange(database, month, folder, written, actor);
     return { month: month.label, folder, ...written };
   } catch (error) {
-    await inTurns(database, async (tx) => {
-      for (const table of [payments, audit]) {
-        await tx.query(`DROP TRIGGER IF EXISTS being_archived ON ${SCHEMA}.${table}`);
-      }
-      await tx.query(`DROP TABLE IF EXISTS ${SCHEMA}.${payments}_short`);
-    });
+    const undone = `DROP TRIGGER IF EXISTS being_archived ON ${SCHEMA}.${payments};
+                    DROP TRIGGER IF EXISTS being_archived ON ${SCHEMA}.${audit};
+                    DROP TABLE IF EXISTS ${SCHEMA}.${payments}_short`;
+    await inTurns(database, (tx) => tx.query(undone));
     throw error;
   }
 }
@@ -279,7 +273,9 @@ function shorten(
          FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = '${SCHEMA}.payments'::regclass AND a.attnum > 0 AND NOT a.attisdropped`,
     );
-    await tx.query(`DROP TABLE IF EXISTS ${short}`);
+    await tx.query(
+      `SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL max_parallel_maintenance_workers = 0; DROP TABLE IF EXISTS ${short}`,
+    );
     const made = await fillShort(tx, full, short, columns, after);
     await makeAlike(tx, short, columns, `CONSTRAINT of_month CHECK (${month.condition})`);
     return made;
@@ -411,23 +407,20 @@ function exchange(
   });
 }
 
-/** A transaction whose statements may take as long as a month takes, with one processor each. */
+/** A transaction whose statements may take as long as a month takes. */
 function unlimited<T>(database: Database, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  const alone = `SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL max_parallel_maintenance_workers = 0`;
-  return database.transaction((tx) => tx.query(alone).then(() => work(tx)), {
-    isolation: 'repeatable read',
-    statementTimeoutMs: 0,
-  });
+  return database.transaction(work, { isolation: 'repeatable read', statementTimeoutMs: 0 });
 }
 
 /** A transaction that changes tables: it waits for a lock only as long as payments may wait behind it, and is tried again. */
 async function inTurns(
   database: Database,
-  work: (tx: Transaction) => Promise<void>,
+  work: (tx: Transaction) => Promise<unknown>,
 ): Promise<void> {
   for (let tried = 1; ; tried += 1) {
     try {
-      return await database.transaction(work, { statementTimeoutMs: 0, lockTimeoutMs: LOCK_MS });
+      await database.transaction(work, { statementTimeoutMs: 0, lockTimeoutMs: LOCK_MS });
+      return;
     } catch (error) {
       if (sqlState(error) !== '55P03' || tried >= TRIES) throw error;
       await delay(PAUSE_MS);
