@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { AuditChain } from '@duebridge/runtime';
-import { until } from '@duebridge/runtime/testing';
+import { force, until } from '@duebridge/runtime/testing';
 import { partnerCommand } from './main.ts';
 import { startPartner } from './server.ts';
 import { auditTables } from './store.ts';
@@ -60,12 +60,10 @@ test('the audit of a payment is sealed, and a removed line is detected [EE8]', a
   const json = JSON.parse(await run('audit', 'verify', '--json')) as Record<string, unknown>;
   assert.deepEqual([json['lines'], json['broken']], [2, null]);
 
-  await database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(
-      `DELETE FROM duebridge_partner.payment_audit WHERE detail ->> 'amount_in_cents' = '300'`,
-    );
-  });
+  await force(
+    database,
+    `DELETE FROM duebridge_partner.payment_audit WHERE detail ->> 'amount_in_cents' = '300'`,
+  );
   await assert.rejects(run('audit', 'verify'), {
     exitCode: 1,
     message: /^the audit is broken at seal \d+: a line after \S+ was removed$/,

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import { openDatabase, type Database } from '@duebridge/runtime';
-import { testDatabase, until } from '@duebridge/runtime/testing';
+import { force, testDatabase, until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from './checkout/testing.ts';
 import { forget } from './checkout/retention.ts';
 import { migrations } from './migrations.ts';
@@ -24,6 +24,8 @@ async function apart(url: string, work: (database: Database) => Promise<void>): 
 
 /** Rows that the other tables have of the payments of fillTables. */
 const MORE = [
+  `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'closed', review_reason = NULL, slot = 1,
+          ended_by = 'operator', ended_at = now(), settled_at = now() WHERE settled_at IS NULL`,
   `INSERT INTO duebridge_platform.flows (flow_id, partner_id, biller_id, account_id, latest_payment_id, made, minted_at)
    SELECT fp.flow_id, p.partner_id, p.biller_id, p.account_id, p.platform_payment_id, 1, p.created_at
      FROM duebridge_platform.payments p JOIN duebridge_platform.flow_payments fp USING (platform_payment_id)`,
@@ -54,14 +56,7 @@ test('a payment, the loops beside it and every page of the console read large ta
   const database = await testDatabase({ after }, { migrations, name: 'large' });
   await apart(database.url, async (own) => {
     await fillTables(own, PAYMENTS);
-    await own.transaction(async (tx) => {
-      await tx.query('SET LOCAL session_replication_role = replica');
-      await tx.query(
-        `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'closed', review_reason = NULL, slot = 1,
-                ended_by = 'operator', ended_at = now(), settled_at = now() WHERE settled_at IS NULL`,
-      );
-      for (const statement of MORE) await tx.query(statement);
-    });
+    for (const statement of MORE) await force(own, statement);
     await own.withConnection((connection) => connection.query('VACUUM ANALYZE'));
   });
   const before = await scansOf(database);

@@ -84,6 +84,18 @@ export async function served(cleanup: Cleanup, server: Server): Promise<string> 
   return `http://127.0.0.1:${address.port}`;
 }
 
+/** Changes rows past the triggers that guard them, as no statement of ours may. */
+export async function force(
+  database: Database,
+  statement: string,
+  values: readonly unknown[] = [],
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await tx.query('SET LOCAL session_replication_role = replica');
+    await tx.query(statement, values);
+  });
+}
+
 /** How long a test waits for what must come: a machine may be busy. A file without progress is ended later. */
 export const PATIENCE_MS = 240_000;
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Figures } from '@duebridge/contract';
-import { testDatabase } from '@duebridge/runtime/testing';
+import { force, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { quantileOf, readFigures, sumUp } from './figures.ts';
 
@@ -10,10 +10,9 @@ const database = await testDatabase({ after }, { migrations, name: 'figures' });
 
 /** Payments made `ago` before now, under ids of that time, each ended two seconds later, by the audit as by the row. */
 async function paid(count: number, partner_id: string, ago: string, status: string): Promise<void> {
-  await database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(
-      `WITH made AS (
+  await force(
+    database,
+    `WITH made AS (
          INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id, amount_in_cents,
                 funding_method, slot, created_at, stage, status, payment_id, failure_reason, posted_at, ended_at, settled_at)
          SELECT substr(stamp, 1, 8) || '-' || substr(stamp, 9) || substr(gen_random_uuid()::text, 14), $2, 'b', 'A', 'x', 1, 'sandbox_bank', 1, at, 'ended', $4, 'P', CASE WHEN $4 = 'failed' THEN 'no' END,
@@ -23,9 +22,8 @@ async function paid(count: number, partner_id: string, ago: string, status: stri
        )
        INSERT INTO duebridge_platform.audit (at, actor, event, platform_payment_id, partner_id, detail)
        SELECT ended_at, 'test', 'payment_ended', platform_payment_id, partner_id, jsonb_build_object('status', status) FROM made`,
-      [count, partner_id, ago, status],
-    );
-  });
+    [count, partner_id, ago, status],
+  );
 }
 
 const totals = ({ points }: Figures) => ({

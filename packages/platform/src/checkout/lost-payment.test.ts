@@ -67,6 +67,15 @@ async function customer(): Promise<{ account_id: string; email: string; session:
   return { account_id, email, session };
 }
 
+/** A customer whose payment has ended. */
+async function paid() {
+  const one = await customer();
+  const id = await next(one.session);
+  await pay(one.session, { platform_payment_id: id });
+  await ended(one.session, id);
+  return { ...one, id };
+}
+
 test('the ids of a flow are a fixed sequence of UUIDv7, each of another flow, place and instant [PF2]', () => {
   const ids = new Set<string>();
   fc.assert(
@@ -88,10 +97,7 @@ test('the ids of a flow are a fixed sequence of UUIDv7, each of another flow, pl
 });
 
 test('a confirm that is repeated after the database lost everything of it posts once [RU5 PL3]', async () => {
-  const { account_id, email, session } = await customer();
-  const id = await next(session);
-  await pay(session, { platform_payment_id: id });
-  await ended(session, id);
+  const { account_id, email, session, id } = await paid();
   await lose(...everything);
   // The page renews its session, and repeats what it had sent.
   assert.equal((await confirm(session, { platform_payment_id: id })).status, 401);
@@ -122,10 +128,7 @@ test('a page that is opened anew after the payment was lost, but not its flow, g
 });
 
 test('a page that is opened anew after everything of a payment was lost is shown that payment, which is put back', async () => {
-  const { account_id, email, session } = await customer();
-  const id = await next(session);
-  await pay(session, { platform_payment_id: id });
-  await ended(session, id);
+  const { account_id, email, id } = await paid();
   await lose(...everything);
   const renewed = await platform.session(credentials, account_id, email);
   assert.equal((await pay(renewed.session, {})).platform_payment_id, id);
@@ -134,10 +137,7 @@ test('a page that is opened anew after everything of a payment was lost is shown
 });
 
 test('payments that are gone after another server has answered are told and put back, once each', async () => {
-  const { account_id, email, session } = await customer();
-  const id = await next(session);
-  await pay(session, { platform_payment_id: id });
-  await ended(session, id);
+  const { account_id, email, id } = await paid();
   const [payment] = await findPayments(platform.database, [id]);
   assert.ok(payment);
   let server = 1;

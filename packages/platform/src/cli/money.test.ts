@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
 import type { BankFileView, MoneyBalances, MoneyCheck, RemittanceView } from '@duebridge/contract';
-import { until } from '@duebridge/runtime/testing';
+import { force, until } from '@duebridge/runtime/testing';
 import { startTestPartner, startTestPlatform } from '../checkout/testing.ts';
 import { runCommand, type CommandWords } from './testing.ts';
 
@@ -73,10 +73,10 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   );
   assert.match(set, /water .*pain001 +Water Works +…4567 +\$0\.01 +no/);
   assert.equal(await run(['money', 'payouts', '--partner', 'water']), set);
-  await platform.database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(`UPDATE duebridge_platform.batches SET cutoff_at = now() - interval '7 days'`);
-  });
+  await force(
+    platform.database,
+    `UPDATE duebridge_platform.batches SET cutoff_at = now() - interval '7 days'`,
+  );
   const [batch] = (await json<{ batches: { platform_batch_id: string }[] }>(['batch'])).batches;
   await run(['batch', 'close', batch?.platform_batch_id ?? '', '--reason', 'the day is over']);
   const listed = async (...words: string[]): Promise<RemittanceView[]> =>
@@ -117,10 +117,7 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
 });
 
 test('a cent that is missing ends the check with exit code 1', async () => {
-  await platform.database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query('DELETE FROM duebridge_platform.transfers WHERE id = $1', [first]);
-  });
+  await force(platform.database, 'DELETE FROM duebridge_platform.transfers WHERE id = $1', [first]);
   // The payment, and what its biller is owed in all.
   await assert.rejects(run(['money', 'check']), { exitCode: 1, message: /2 faults/ });
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { until } from '@duebridge/runtime/testing';
+import { force, until } from '@duebridge/runtime/testing';
 import { ARRIVALS } from '../store/payments.ts';
 import type { Engine } from './engine.ts';
 import { idsInSlots, placeArrivals, planSlots, readSlots, SLOTS, takeSlots } from './slots.ts';
@@ -102,14 +102,12 @@ test('a slot shows the payments in flight alone, and an arrival goes to slots of
   await idleWorker(database, 'here', [1, 2]);
   await idleWorker(database, 'other', [3]);
   const settle = (...ids: string[]): Promise<void> =>
-    database.transaction(async (tx) => {
-      await tx.query('SET LOCAL session_replication_role = replica');
-      await tx.query(
-        `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'x', ended_at = now(),
+    force(
+      database,
+      `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'x', ended_at = now(),
                 settled_at = now() WHERE platform_payment_id = ANY($1)`,
-        [ids],
-      );
-    });
+      [ids],
+    );
   const [mine, foreign, done] = [await made(1), await made(3), await made(1)];
   const [first, second, late] = [await made(ARRIVALS), await made(ARRIVALS), await made(ARRIVALS)];
   await settle(done, late);

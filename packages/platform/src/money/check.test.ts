@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { force } from '@duebridge/runtime/testing';
 import { writer } from '../../test/engine-rig.ts';
 import type { SettledFunds } from '../funding.ts';
 import { entryByWord } from '../store/money-book.ts';
@@ -162,11 +163,7 @@ test('a cent that is missing, too much, or back at the customer twice is named, 
     return id;
   };
   /** Past the trigger that keeps the book: as a bug, or a hand in the database, would. */
-  const tamper = (text: string, values: unknown[]): Promise<void> =>
-    database.transaction(async (tx) => {
-      await tx.query('SET LOCAL session_replication_role = replica');
-      await tx.query(text, values);
-    });
+  const tamper = (text: string, values: unknown[]): Promise<void> => force(database, text, values);
   const [missing, other, twice, fine] = [
     await settled(),
     await settled(),
@@ -203,14 +200,12 @@ test('days that are over are added up once, whatever the clock of a replica', as
   await rig.settles(await ended(rig));
   /** The same payment again, `days` from today, as the book has it. */
   const booked = (id: string, days: number): Promise<void> =>
-    database.transaction(async (tx) => {
-      await tx.query('SET LOCAL session_replication_role = replica');
-      await tx.query(
-        `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, now()::date + $2::int, $1, act, debit, credit, partner_id, biller_id
+    force(
+      database,
+      `INSERT INTO duebridge_platform.transfers SELECT amount_in_cents, now()::date + $2::int, $1, act, debit, credit, partner_id, biller_id
            FROM duebridge_platform.transfers WHERE id NOT IN ('early', 'late')`,
-        [id, days],
-      );
-    });
+      [id, days],
+    );
   const owed = async (): Promise<number | undefined> => (await readBalances(database))[0]?.owed;
   const kept = async (): Promise<unknown> =>
     (

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import { silentLog } from '@duebridge/runtime';
-import { manualClock, until } from '@duebridge/runtime/testing';
+import { force, manualClock, until } from '@duebridge/runtime/testing';
 import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
 import { openSealer } from '../partners/seal.ts';
 import { closeBatches } from '../reconciliation/batch.ts';
@@ -130,13 +130,11 @@ async function rigOf(t: TestContext, channel?: RemittanceChannel) {
     round: () => remit(remitting),
     /** Ends the window of the open batch, closes it, and compares it. */
     async close(): Promise<void> {
-      await database.transaction(async (tx) => {
-        await tx.query('SET LOCAL session_replication_role = replica');
-        await tx.query(
-          `UPDATE duebridge_platform.batches SET cutoff_at = now() - make_interval(days => 100 - $1) WHERE closed_at IS NULL`,
-          [batches],
-        );
-      });
+      await force(
+        database,
+        `UPDATE duebridge_platform.batches SET cutoff_at = now() - make_interval(days => 100 - $1) WHERE closed_at IS NULL`,
+        [batches],
+      );
       assert.equal((await closeBatches(database, 'test')).length, 1);
       batch = await openBatch();
       await remit(remitting);
@@ -247,13 +245,11 @@ test('a payment that an earlier version answered itself, in a test, is in no rem
   const rig = await rigOf(t);
   await rig.paid();
   const answeredHere = await rig.paid(false);
-  await rig.database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(
-      `UPDATE duebridge_platform.payments SET payment_id = 'test-' || platform_payment_id, settled_at = now() WHERE platform_payment_id = $1`,
-      [answeredHere],
-    );
-  });
+  await force(
+    rig.database,
+    `UPDATE duebridge_platform.payments SET payment_id = 'test-' || platform_payment_id, settled_at = now() WHERE platform_payment_id = $1`,
+    [answeredHere],
+  );
   await rig.close();
   assert.deepEqual(await rig.round(), []);
   assert.deepEqual(await rig.remittances(), [['due', 700]]);

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import test from 'node:test';
 import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock, type Database, type Statement } from '@duebridge/runtime';
-import { until } from '@duebridge/runtime/testing';
+import { force, until } from '@duebridge/runtime/testing';
 import {
   batchFor,
   closeBatches,
@@ -464,17 +464,15 @@ test('closing a batch holds a page of its lines at a time', async (t) => {
   assert(partner);
   const batch = await batchFor(rig.database, partner, Date.now() - 2 * 86_400_000);
   const count = 12_345;
-  await rig.database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
+  await force(
     // Not in the order of their ids.
-    await tx.query(
-      `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
+    rig.database,
+    `INSERT INTO duebridge_platform.payments (platform_payment_id, partner_id, biller_id, account_id, platform_batch_id,
               amount_in_cents, funding_method, slot, stage, status, payment_id, initiated_at, accepted_at, posted_at, ended_at, settled_at)
        SELECT md5(n::text), 'acme', 'acme', 'A', $1, n, 'sandbox_bank', 1, 'ended', 'succeeded', 'P-' || n, now(), now(), now(), now(), now()
          FROM generate_series(1, $2::int) n`,
-      [batch, count],
-    );
-  });
+    [batch, count],
+  );
   const sizes: number[] = [];
   const lines: StatementLine[] = [];
   await withLines(rig.database, batch, async (pages) => {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import type { Statement } from '@duebridge/runtime';
-import { testDatabase } from '@duebridge/runtime/testing';
+import { force, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { listAudit } from './audit.ts';
 import { firstIdAt, madeAt } from '../payment-id.ts';
@@ -17,13 +17,11 @@ const payments = 40_000;
 const database = await testDatabase({ after }, { migrations, name: 'search' });
 await fillTables(database, payments);
 // A partner that left: the newest payments are all of others.
-await database.transaction(async (tx) => {
-  await tx.query('SET LOCAL session_replication_role = replica');
-  await tx.query(
-    `UPDATE duebridge_platform.payments SET partner_id = 'gone' WHERE platform_payment_id IN
+await force(
+  database,
+  `UPDATE duebridge_platform.payments SET partner_id = 'gone' WHERE platform_payment_id IN
        (SELECT platform_payment_id FROM duebridge_platform.payments WHERE settled_at IS NOT NULL ORDER BY 1 LIMIT 1000)`,
-  );
-});
+);
 await database.query('VACUUM ANALYZE duebridge_platform.payments');
 
 interface Plan {
