@@ -1,7 +1,7 @@
 /**
- * A file of an archive: rows as JSON, one a line, in the order of their keys, compressed with Zstandard (`zstd -dc` reads it). It is made
- * of blocks, each a frame of its own; beside it, `FILE.blocks` lists where each begins and with which key, so that one row is read without the
- * others.
+ * A file of an archive: rows as JSON, one a line, compressed with Zstandard (`zstd -dc` reads it). It is made of blocks, each a frame of its own;
+ * beside it, `FILE.blocks` lists between which keys each is and where it begins, so that one row is read without the others. Rows may come in any
+ * order, because databases sort text differently; the nearer equal keys are, the fewer blocks are read.
  */
 import { createHash } from 'node:crypto';
 import { open, readFile, rename, writeFile, type FileHandle } from 'node:fs/promises';
@@ -16,7 +16,7 @@ const decompress = promisify(zlib.zstdDecompress);
 
 /** Rows of a block: 200 kilobytes, a millisecond to compress or to read. */
 const ROWS_PER_BLOCK = 400;
-/** Portions of a month's work take a processor for a millisecond or two, and this is between them, so that payments hardly notice. */
+/** Portions of a month's work take a processor for a millisecond or two each; this pause between them leaves it to payments. */
 export const giveWay = (): Promise<void> => delay(20);
 
 /** A row, and what it is found by. */
@@ -32,31 +32,31 @@ export interface Written {
   readonly sha256: string;
 }
 
-/** First key and place of each block; the last entry is the end of the file. */
-type Blocks = readonly (readonly [key: string, offset: number])[];
+/** The least and the greatest key of each block, and its place; the last entry is the end of the file. */
+type Blocks = readonly (readonly [least: string, greatest: string, offset: number])[];
 
 /**
- * Writes a file and its list of blocks, reads it back whole, and compares. `read` gives rows in the order of their keys. The file has its name
+ * Writes a file and its list of blocks, reads it back whole, and compares. `read` gives the rows. The file has its name
  * only once it is proved. Throws when what is read back differs.
  */
 export async function writeArchive(
   path: string,
   read: (take: (rows: readonly KeyedLine[]) => Promise<void>) => Promise<void>,
 ): Promise<Written> {
-  const blocks: [string, number][] = [];
+  const blocks: [string, string, number][] = [];
   const content = createHash('sha256');
   let [rows, offset] = [0, 0];
   const file = await open(`${path}.part`, 'w+');
   try {
     let waiting: KeyedLine[] = [];
     const flush = async (): Promise<void> => {
-      const [first] = waiting;
-      if (first === undefined) return;
+      if (waiting.length === 0) return;
+      const keys = waiting.map(({ key }) => key).toSorted();
       const text = waiting.map(({ line }) => `${line}\n`).join('');
       const frame = await compress(text);
       content.update(text);
       await file.write(frame, 0, frame.length, offset);
-      blocks.push([first.key, offset]);
+      blocks.push([keys[0] ?? '', keys.at(-1) ?? '', offset]);
       offset += frame.length;
       rows += waiting.length;
       waiting = [];
@@ -66,7 +66,7 @@ export async function writeArchive(
       if (waiting.length >= ROWS_PER_BLOCK) await flush();
     });
     await flush();
-    blocks.push(['', offset]);
+    blocks.push(['', '', offset]);
     await file.sync();
     const back = await readBack(file, blocks);
     if (back.content !== content.digest('hex')) {
@@ -99,7 +99,7 @@ async function readBack(file: FileHandle, blocks: Blocks) {
 }
 
 async function readBlock(file: FileHandle, blocks: Blocks, index: number) {
-  const [from, to] = [blocks[index]?.[1] ?? 0, blocks[index + 1]?.[1] ?? 0];
+  const [from, to] = [blocks[index]?.[2] ?? 0, blocks[index + 1]?.[2] ?? 0];
   const frame = Buffer.alloc(to - from);
   await file.read(frame, 0, frame.length, from);
   return { frame, text: await decompress(frame) };
@@ -111,10 +111,8 @@ export async function readArchive<Row>(path: string, field: string, key: string)
   const file = await open(path);
   try {
     const found: Row[] = [];
-    // The block before the first with the key may end with it.
-    const after = blocks.findIndex(([first], index) => first >= key || index === blocks.length - 1);
-    for (let index = Math.max(0, after - 1); index + 1 < blocks.length; index += 1) {
-      if ((blocks[index]?.[0] ?? '') > key) break;
+    for (const [index, [least, greatest]] of blocks.entries()) {
+      if (key < least || key > greatest) continue;
       const { text } = await readBlock(file, blocks, index);
       for (const line of text.toString('utf8').split('\n')) {
         if (!line.includes(key)) continue;

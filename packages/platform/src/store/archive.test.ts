@@ -8,21 +8,29 @@ import test, { after } from 'node:test';
 import { zstdDecompressSync } from 'node:zlib';
 import type { PaymentDetail } from '@duebridge/contract';
 import { AuditChain } from '@duebridge/runtime';
-import { testDatabase } from '@duebridge/runtime/testing';
+import { force, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
 import { startPlatform } from '../server.ts';
 import { fillTables } from '../../test/month.ts';
 import { readStatement } from '../reconciliation/batch.ts';
+import { readArchive, writeArchive } from './archive-file.ts';
 import { archiveMonths, type ArchivedMonth } from './archive.ts';
 import { auditOfPayment, auditTables } from './audit.ts';
 import { listPayments } from './payment-search.ts';
 import { insertPayment } from './payments.ts';
 
-const PAYMENTS = 5_000;
+/** No whole number of portions or blocks. */
+const PAYMENTS = 5_003;
 const folder = await mkdtemp(join(tmpdir(), 'duebridge-archive-test-'));
 after(() => rm(folder, { recursive: true }));
 const database = await testDatabase({ after }, { migrations, name: 'archive' });
 await fillTables(database, PAYMENTS);
+// Lines of no payment, and a payment with more lines than a block has.
+await database.query(
+  `INSERT INTO duebridge_platform.audit (actor, event, platform_payment_id, partner_id)
+   SELECT 'ada', 'test', CASE WHEN n > 500 THEN (SELECT max(platform_payment_id) FROM duebridge_platform.payments) END,
+          CASE WHEN n % 2 = 0 THEN 'partner-1' END FROM generate_series(1, 1400) n`,
+);
 const chain = new AuditChain({ database, tables: auditTables, marginMs: 0 });
 // The second round seals what the first found written.
 for (let round = 0; round < 2; round += 1) await chain.seal();
@@ -36,9 +44,11 @@ const [first] = await database.query<{ name: string; month: string; before: stri
 assert.ok(first);
 const { name, month, before } = first;
 const YEAR_MS = 366 * 86_400_000;
+const said: string[] = [];
+const given = { database, before, folder, actor: 'ada', progress: said.push.bind(said) };
 /** A year from now, unless said otherwise, the first partition is long over. */
 const archive = (now = Date.now() + YEAR_MS): Promise<ArchivedMonth[]> =>
-  archiveMonths({ database, before, folder, clock: { now: () => now }, actor: 'ada' });
+  archiveMonths({ ...given, clock: { now: () => now } });
 
 async function count(table: string): Promise<number> {
   const [row] = await database.query<{ n: number }>(
@@ -47,33 +57,26 @@ async function count(table: string): Promise<number> {
   return row?.n ?? 0;
 }
 
-/** Changes rows as no statement of the platform may. */
-async function force(statement: string): Promise<void> {
-  await database.transaction(async (tx) => {
-    await tx.query('SET LOCAL session_replication_role = replica');
-    await tx.query(statement);
-  });
-}
-
 const lines = await count('audit');
 /** Around the end of a block of 400, and at both ends of the file. */
 const ids = await database.query<{ id: string }>(
   `SELECT id FROM (SELECT platform_payment_id AS id, row_number() OVER (ORDER BY platform_payment_id) AS n FROM duebridge_platform.payments) p
     WHERE n IN (1, 399, 400, 401, ${PAYMENTS}) ORDER BY n`,
 );
-const told = new Map<string, unknown>();
-for (const { id } of ids) told.set(id, await auditOfPayment(database, id));
+const told = await Promise.all(ids.map(({ id }) => auditOfPayment(database, id)));
 
 test('a month with anything open stays, and the reason is said', async () => {
   await assert.rejects(archive(Date.now()), /has not been over for 31 days/);
   await assert.rejects(archive(), /payments have not ended, or their funds are not settled \(6\)/);
   await force(
+    database,
     `UPDATE duebridge_platform.payments SET status = 'failed', stage = 'ended', failure_reason = 'closed', review_reason = NULL, slot = 1,
             ended_by = 'operator', ended_at = now(), settled_at = now() WHERE settled_at IS NULL;
      UPDATE duebridge_platform.payments SET funding_method = 'sandbox_card' WHERE platform_payment_id LIKE '%7'`,
   );
   await assert.rejects(archive(), /batches are open/);
   await force(
+    database,
     `UPDATE duebridge_platform.batches SET closed_at = now(), statement = '{}' WHERE platform_batch_id LIKE 'batch-%'`,
   );
   assert.equal(await count('audit'), lines);
@@ -108,20 +111,17 @@ test('a month goes to files that were read back, and short rows stay', async () 
   const [done, ...more] = await archive();
   assert.ok(done && more.length === 0);
   assert.deepEqual([done.month, done.payments.rows, done.audit.rows], [month, PAYMENTS, lines]);
-  for (const [file, written] of [
-    ['payments.zst', done.payments],
-    ['audit.zst', done.audit],
-  ] as const) {
-    const bytes: Buffer = await readFile(join(done.folder, file));
-    assert.equal(createHash('sha256').update(bytes).digest('hex'), written.sha256);
-    const blocks = JSON.parse(await readFile(join(done.folder, `${file}.blocks`), 'utf8')) as [
-      string,
-      number,
-    ][];
-    const parts = blocks.slice(1).map(([, to], at) => bytes.subarray(blocks[at]?.[1], to));
+  for (const what of ['payments', 'audit'] as const) {
+    const path = join(done.folder, `${what}.zst`);
+    const bytes: Buffer = await readFile(path);
+    assert.equal(createHash('sha256').update(bytes).digest('hex'), done[what].sha256);
+    type Blocks = readonly [least: string, greatest: string, offset: number][];
+    const blocks = JSON.parse(await readFile(`${path}.blocks`, 'utf8')) as Blocks;
+    const parts = blocks.slice(1).map(([, , to], at) => bytes.subarray(blocks[at]?.[2], to));
     const all = parts.map((part) => zstdDecompressSync(part).toString()).join('');
-    assert.equal(all.trimEnd().split('\n').length, written.rows);
+    assert.equal(all.trimEnd().split('\n').length, done[what].rows);
   }
+  assert.ok(said.includes(`${month}: ${PAYMENTS} payments written …`));
   assert.equal(await count('payments'), PAYMENTS);
   assert.deepEqual((await sample()).rows, kept, 'who, what, how much and how it ended stay');
   assert.deepEqual(await readStatement(database, platform_batch_id), statement);
@@ -141,6 +141,17 @@ test('a month goes to files that were read back, and short rows stay', async () 
   assert.ok(size && size.row < 165, `a short row takes ${size?.row} bytes`);
   assert.equal(size.late, 0, 'an index was made while payments waited');
   await assert.rejects(database.query(`DELETE FROM ${partition}`), /kept as they are/);
+});
+
+test('a row is found in its file however the database sorts text', async () => {
+  const path = join(folder, 'sorted.zst');
+  // As en_US has them: ids of a partner's file, in upper case, between those of payments.
+  const keys = Array.from({ length: 1_200 }, (_, n) => (n % 100 === 0 ? `A${n}` : `a${n}`));
+  const rows = keys.map((key) => ({ key, line: JSON.stringify({ key }) }));
+  await writeArchive(path, async (take) => {
+    for (let at = 0; at < rows.length; at += 100) await take(rows.slice(at, at + 100));
+  });
+  for (const key of keys) assert.deepEqual(await readArchive(path, 'key', key), [{ key }]);
 });
 
 async function sample() {
@@ -191,6 +202,7 @@ test('an id of an archived month is still that of its payment', async () => {
 test('the seals of an archived month hold, and those after it are compared with their lines', async () => {
   // As if the month had ended with its last seal: this test is run in the month that it archives.
   await force(
+    database,
     'UPDATE duebridge_platform.archives SET until = (SELECT max(to_at) FROM duebridge_platform.audit_seals)',
   );
   const seals = await count('audit_seals');
@@ -199,9 +211,15 @@ test('the seals of an archived month hold, and those after it are compared with 
   assert.equal(broken, null);
   assert.equal(compared, lines + 1);
   assert.ok((await count('audit_seals')) > seals);
-  await force(`UPDATE duebridge_platform.audit SET actor = 'eve' WHERE event = 'month_archived'`);
+  await force(
+    database,
+    `UPDATE duebridge_platform.audit SET actor = 'eve' WHERE event = 'month_archived'`,
+  );
   assert.equal((await chain.verify(0, 100)).broken?.what, 'altered');
-  await force(`UPDATE duebridge_platform.audit SET actor = 'ada' WHERE event = 'month_archived'`);
+  await force(
+    database,
+    `UPDATE duebridge_platform.audit SET actor = 'ada' WHERE event = 'month_archived'`,
+  );
 });
 
 test('a payment of an archived month is shown from its file, or with the place of the file', async () => {
@@ -221,10 +239,10 @@ test('a payment of an archived month is shown from its file, or with the place o
     assert.equal(answer.status, 200);
     return (await answer.json()) as PaymentDetail;
   };
-  for (const { id } of ids) {
+  for (const [at, { id }] of ids.entries()) {
     const { payment, audit } = await show(id);
     assert.notEqual(payment.initiated_at, null);
-    assert.deepEqual(audit, told.get(id), 'with the times of its acceptance and its funds');
+    assert.deepEqual(audit, told[at], 'with the times of its acceptance and its funds');
   }
   const [{ id } = { id: '' }] = ids;
   await rename(join(folder, month), join(folder, 'elsewhere'));

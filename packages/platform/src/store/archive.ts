@@ -177,7 +177,7 @@ async function archiveMonth(
       payments: await write(FILES.payments, payments, 'payments written'),
       audit: await write(FILES.audit, audit, 'lines of the audit written'),
     };
-    const made = await shorten(database, month, payments, after('rows made short or passed over'));
+    const made = await shorten(database, month, payments, after('short rows made'));
     if (made !== written.payments.rows)
       throw new Error(`${payments} has changed while it was archived`);
     await exchange(database, month, folder, written, actor);
@@ -194,7 +194,7 @@ async function archiveMonth(
 /** Gets how many rows a portion had; the next may begin when it is done. */
 type AfterPortion = (rows: number) => Promise<void>;
 
-/** Gives all rows of a partition to `take`, as JSON in UTC, in the order of their payments and their time. */
+/** Gives all rows of a partition to `take`, as JSON in UTC, those of a payment together and in the order of their time. */
 function readRows(
   database: Database,
   table: string,
@@ -209,7 +209,9 @@ function readRows(
       ]
     : ['ORDER BY platform_payment_id'];
   return unlimited(database, async (tx) => {
-    await tx.query(`SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_sort = off`);
+    await tx.query(
+      `SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = on`,
+    );
     for (const order of orders) {
       await tx.query(
         `DECLARE archived NO SCROLL CURSOR FOR SELECT coalesce(t.platform_payment_id, '') AS key, row_to_json(t)::text AS line
@@ -324,15 +326,15 @@ async function fillShort(
     const insert = `INSERT INTO ${short} (${there.join(', ')})
                     SELECT ${there.map(shortOf).join(', ')} FROM portion WHERE ${areUsual(left)}${which} RETURNING 1`;
     for (let last: string | null | undefined = ''; typeof last === 'string';) {
-      const [portion]: { last: string | null; seen: number; made: number }[] = await tx.query(
+      const [portion]: { last: string | null; made: number }[] = await tx.query(
         `WITH portion AS MATERIALIZED (SELECT * FROM ${full} WHERE platform_payment_id > $1 ORDER BY platform_payment_id LIMIT ${MADE}),
               made AS (${insert})
-         SELECT max(platform_payment_id) AS last, count(*)::int AS seen, (SELECT count(*) FROM made)::int AS made FROM portion`,
+         SELECT (SELECT max(platform_payment_id) FROM portion) AS last, count(*)::int AS made FROM made`,
         [last],
       );
       last = portion?.last;
       made += portion?.made ?? 0;
-      await after(portion?.seen ?? 0);
+      await after(portion?.made ?? 0);
     }
   }
   return made;
