@@ -26,7 +26,7 @@ const SCHEMA = 'duebridge_platform';
 /** So long after its end a month can go: mails, sums, lost payments and the figures look back for less. */
 const REST_DAYS = 31;
 /** Rows that are read, and rows that are made, at a time, each about as much work, before payments have the processors for a while. */
-const [READ, MADE] = [200, 500];
+const [READ, MADE] = [100, 250];
 /** How long an exchange waits for a lock, behind which payments wait as well; how often it is tried, and the pause between. */
 const [LOCK_MS, TRIES, PAUSE_MS] = [300, 100, 500];
 
