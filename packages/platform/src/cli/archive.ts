@@ -37,7 +37,7 @@ export function addArchive(command: Command, terminal: Terminal): void {
           exitCodes.usage,
         );
       }
-      giveWay();
+      lowerPriority();
       const months: ArchivedMonth[] = [];
       const report = progressReport();
       try {
@@ -62,7 +62,7 @@ export function addArchive(command: Command, terminal: Terminal): void {
 }
 
 /** Almost half of the work is this process's, which compresses the files and reads them back: it leaves the processors to payments. */
-function giveWay(): void {
+function lowerPriority(): void {
   try {
     setPriority(constants.priority.PRIORITY_LOW);
   } catch {
