@@ -18,25 +18,9 @@ import {
 import { SettlementTimes } from './poll-schedule.ts';
 
 const NOW = 1_000_000;
-const CREATED: PaymentMemory = {
-  stage: 'created',
-  status: 'processing',
-  maybeSent: false,
-  declined: undefined,
-  payment_id: null,
-  acceptedAt: 0,
-  processingMs: 0,
-  polls: 0,
-  tries: 0,
-  failedAt: undefined,
-  ownFaults: 0,
-  crossed: 0,
-  grace: 0,
-  resubmit: false,
-  losses: 0,
-  hold: undefined,
-  anomaly: undefined,
-};
+const ROW = { stage: 'created', status: 'processing', payment_id: null, accepted_at: null };
+const BEGIN = { now: 0, at: 0, databaseNow: '' };
+const CREATED: PaymentMemory = activePayment(ROW as PaymentRow, 0, undefined as never, BEGIN);
 const SENT: PaymentMemory = { ...CREATED, stage: 'dispatching' };
 const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', acceptedAt: NOW };
 /** In the middle of its spread, so that a poll comes at its time, a retry at three quarters, and Retry-After 5 % later. */
