@@ -49,9 +49,9 @@ export async function holdDataDirectory(
     await mkdir(directory, { recursive: true, mode });
     await appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
-    lock = new DatabaseSync(file);
-    lock.exec('BEGIN EXCLUSIVE');
-    const held = lock;
+    const held = (lock = new DatabaseSync(file));
+    // An exclusive one would be refused to both of two that ask at once: each has the file open when the other asks.
+    held.exec('BEGIN IMMEDIATE');
     return { release: () => held.close() };
   } catch (error) {
     lock?.close();

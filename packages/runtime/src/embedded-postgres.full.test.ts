@@ -7,6 +7,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { DatabaseSync } from 'node:sqlite';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { holdDataDirectory } from './data-directory.ts';
@@ -295,11 +296,16 @@ test('an ordinary user needs no other account, and what root makes there stays t
   }
 });
 
-test('a folder is held by one process at a time, until it releases it', async (t) => {
+test('of two processes that ask for a folder at once one has it, until it releases it', async (t) => {
   const data = await folder(t);
+  (await holdDataDirectory(data, 'one.lock'))?.release();
+  // The other one has opened the file, and goes on to ask for the lock.
+  const other = new DatabaseSync(path.join(data, 'one.lock'));
+  other.exec('BEGIN; SELECT * FROM sqlite_schema');
   const held = await holdDataDirectory(data, 'one.lock');
   assert.ok(held);
   assert.equal(await holdDataDirectory(data, 'one.lock'), undefined);
+  other.close();
   held.release();
   (await holdDataDirectory(data, 'one.lock'))?.release();
 });
