@@ -490,13 +490,8 @@ async function keepRow(
   { instrument, customer }: { instrument?: string | undefined; customer?: string | undefined },
 ): Promise<void> {
   const reference = adapter.prepare === undefined ? id : null;
-  await on.query(keepStatement, [
-    id,
-    adapter.name,
-    instrument ?? null,
-    reference,
-    customer ?? null,
-  ]);
+  const row = [id, adapter.name, instrument ?? null, reference, customer ?? null];
+  await on.query(keepStatement, row);
 }
 
 /** Whether to ask the processor about an authorization that waits for the customer. */

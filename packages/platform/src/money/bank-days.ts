@@ -3,18 +3,18 @@
 const DAY_MS = 24 * 3_600_000;
 
 /** `YYYY-MM-DD` of a moment in UTC. */
-const text = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** The first bank day at or after a day, `YYYY-MM-DD`. */
 export function bankDayFrom(day: string): string {
   let ms = Date.parse(`${day}T00:00:00Z`);
   while (!isBankDay(ms)) ms += DAY_MS;
-  return text(ms);
+  return dayOf(ms);
 }
 
 /** The day after, `YYYY-MM-DD`. */
 export function dayAfter(day: string): string {
-  return text(Date.parse(`${day}T00:00:00Z`) + DAY_MS);
+  return dayOf(Date.parse(`${day}T00:00:00Z`) + DAY_MS);
 }
 
 function isBankDay(ms: number): boolean {
@@ -37,7 +37,7 @@ const MOVING: readonly [month: number, weekday: number, place: number][] = [
 
 function isHoliday(ms: number): boolean {
   const date = new Date(ms);
-  if (FIXED.includes(text(ms).slice(5))) return true;
+  if (FIXED.includes(dayOf(ms).slice(5))) return true;
   const isLast = new Date(ms + 7 * DAY_MS).getUTCMonth() !== date.getUTCMonth();
   return MOVING.some(
     ([month, weekday, place]) =>

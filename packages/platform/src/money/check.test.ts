@@ -207,12 +207,9 @@ test('days that are over are added up once, whatever the clock of a replica', as
       [id, days],
     );
   const owed = async (): Promise<number | undefined> => (await readBalances(database))[0]?.owed;
+  const summed = `SELECT cents FROM duebridge_platform.book_sums WHERE account = 'owed'`;
   const kept = async (): Promise<unknown> =>
-    (
-      await database.query<{ cents: number }>(
-        `SELECT cents FROM duebridge_platform.book_sums WHERE account = 'owed'`,
-      )
-    )[0]?.cents;
+    (await database.query<{ cents: number }>(summed))[0]?.cents;
   const sum = (days: number): Promise<void> =>
     sumBook(database, Date.now() + days * 24 * 3_600_000);
   await booked('early', -5);

@@ -3,7 +3,9 @@
  * and its note, and the book explains every cent after each step.
  */
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
 import test, { type TestContext } from 'node:test';
+import type { RemittanceView } from '@duebridge/contract';
 import { silentLog } from '@duebridge/runtime';
 import { force, manualClock, until } from '@duebridge/runtime/testing';
 import { writer, SEAL_KEY } from '../../test/engine-rig.ts';
@@ -24,7 +26,7 @@ import { checkMoney } from './check.ts';
 import { endTransfer, makeBankFile, readBankFile } from './desk.ts';
 import { listPayouts, setPayout } from './payouts.ts';
 import { payOut, remit, type RemittanceChannel } from './remittance.ts';
-import { linesOf, listRemittances, readStatementOf } from './statement.ts';
+import { linesOf, listRemittances, readStatementOf, type StatementLine } from './statement.ts';
 
 const at = '2026-03-01T10:00:05.000Z';
 const payer = {
@@ -120,6 +122,17 @@ async function rigOf(t: TestContext, channel?: RemittanceChannel) {
     if (settles) await settlePayments(database, writer(ME), [{ platform_payment_id }]);
     return platform_payment_id;
   };
+  /** Ends the window of the open batch, closes it, and compares it. */
+  const close = async (): Promise<void> => {
+    await force(
+      database,
+      `UPDATE duebridge_platform.batches SET cutoff_at = now() - make_interval(days => 100 - $1) WHERE closed_at IS NULL`,
+      [batches],
+    );
+    assert.equal((await closeBatches(database, 'test')).length, 1);
+    batch = await openBatch();
+    await remit(remitting);
+  };
   return {
     ...rig,
     sealer,
@@ -128,21 +141,23 @@ async function rigOf(t: TestContext, channel?: RemittanceChannel) {
     remitting,
     paid,
     round: () => remit(remitting),
-    /** Ends the window of the open batch, closes it, and compares it. */
-    async close(): Promise<void> {
-      await force(
-        database,
-        `UPDATE duebridge_platform.batches SET cutoff_at = now() - make_interval(days => 100 - $1) WHERE closed_at IS NULL`,
-        [batches],
-      );
-      assert.equal((await closeBatches(database, 'test')).length, 1);
-      batch = await openBatch();
+    close,
+    /** A round after a batch with one payment. */
+    async remitted(): Promise<void> {
+      await paid();
+      await close();
       await remit(remitting);
     },
     payout: (more: object = {}) =>
       setPayout(remitting, partner, { ...account, held: false, ...more }, 'ada').then(
         () => undefined,
       ),
+    newest: async (state?: string) =>
+      (await listRemittances(database, { limit: 1, ...(state && { state }) }))[0] ?? assert.fail(),
+    statement: async (id: string, form: 'csv' | 'camt054') =>
+      (await Readable.from(await readStatementOf(database, id, form)).toArray()).join(''),
+    lines: async (one: RemittanceView) =>
+      ((await Readable.from(linesOf(database, one)).toArray()) as StatementLine[][]).flat(),
     async remittances() {
       return (await listRemittances(database, {})).map((one) => [one.state, one.net_in_cents]);
     },
@@ -159,7 +174,7 @@ async function rigOf(t: TestContext, channel?: RemittanceChannel) {
 
 test('a batch is compared, remitted once, put into a file, and paid; its statement adds up [PL17]', async (t) => {
   const rig = await rigOf(t);
-  const { database, round, holds } = rig;
+  const { round, holds } = rig;
   const ids = [await rig.paid(), await rig.paid()];
   assert.deepEqual(await round(), [], 'the window is open: nothing is to be remitted');
   await rig.close();
@@ -189,35 +204,25 @@ test('a batch is compared, remitted once, put into a file, and paid; its stateme
     code: 'CONFLICT',
   });
   const said = { outcome: 'paid', reference: 'BANK-1' } as const;
-  assert.deepEqual(await endTransfer(rig.remitting, file.file_id, said, 'ada'), {
-    outcome: 'done',
-    transfers: 1,
-  });
-  await assert.rejects(endTransfer(rig.remitting, file.file_id, said, 'ada'), {
-    code: 'NOT_FOUND',
-  });
+  const end = () => endTransfer(rig.remitting, file.file_id, said, 'ada');
+  assert.deepEqual(await end(), { outcome: 'done', transfers: 1 });
+  await assert.rejects(end(), { code: 'NOT_FOUND' });
   await round();
   await round();
   await holds();
   assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 1_400 });
-  const [one] = await listRemittances(database, { partner_id: 'acme', state: 'paid' });
-  assert.ok(one);
+  const one = await rig.newest('paid');
   assert.deepEqual([one.reference, one.payments, one.file_id], ['BANK-1', 2, file.file_id]);
-  let csv = '';
-  for await (const piece of await readStatementOf(database, one.remittance_id, 'csv')) csv += piece;
+  const csv = await rig.statement(one.remittance_id, 'csv');
   const rows = csv.trimEnd().split('\r\n');
   assert.equal(rows.length, 4);
   for (const id of ids) assert.ok(csv.includes(`payment,${id},P,A-1,700,`));
   assert.match(rows.at(-1) ?? '', new RegExp(`^total,,,,1400,.*,${one.remittance_id}$`));
-  let xml = '';
-  for await (const piece of await readStatementOf(database, one.remittance_id, 'camt054')) {
-    xml += piece;
-  }
+  const xml = await rig.statement(one.remittance_id, 'camt054');
   assert.equal([...xml.matchAll(/<TxDtls>/g)].length, 2);
   // A statement that does not add up is not delivered to its end.
-  await assert.rejects(async () => {
-    for await (const _ of linesOf(database, { ...one, net_in_cents: 1_399 }));
-  }, /adds up to 1400, not to 1399/);
+  const short = rig.lines({ ...one, net_in_cents: 1_399 });
+  await assert.rejects(short, /adds up to 1400, not to 1399/);
 });
 
 test('a batch waits for its captures and its differences', async (t) => {
@@ -254,13 +259,10 @@ test('a payment that an earlier version answered itself, in a test, is in no rem
   assert.deepEqual(await rig.round(), []);
   assert.deepEqual(await rig.remittances(), [['due', 700]]);
   await rig.holds();
-  const [made] = await listRemittances(rig.database, {});
-  assert.ok(made);
-  const amounts: number[] = [];
-  for await (const page of linesOf(rig.database, made)) {
-    amounts.push(...page.map((line) => line.amount_in_cents));
-  }
-  assert.deepEqual(amounts, [700]);
+  assert.deepEqual(
+    (await rig.lines(await rig.newest())).map((line) => line.amount_in_cents),
+    [700],
+  );
 });
 
 test('a transfer whose answer was lost is looked up by its id, and never sent again', async (t) => {
@@ -272,10 +274,8 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
   });
   const rig = await rigOf(t, channel);
   await rig.payout(byStripe);
-  await rig.paid();
-  await rig.close();
-  await rig.round();
-  const first = (await listRemittances(rig.database, {}))[0]?.remittance_id;
+  await rig.remitted();
+  const first = (await rig.newest()).remittance_id;
   assert.deepEqual(calls, [`send ${first}`]);
   assert.deepEqual(await rig.remittances(), [['sending', 700]]);
   await rig.holds();
@@ -284,10 +284,8 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
   assert.deepEqual(await rig.remittances(), [['sent', 700]]);
   // Lost before it arrived: asked, and only then sent again, under the same id.
   lost = 'send';
-  await rig.paid();
-  await rig.close();
-  await rig.round();
-  const second = (await listRemittances(rig.database, {}))[0]?.remittance_id;
+  await rig.remitted();
+  const second = (await rig.newest()).remittance_id;
   await rig.round();
   lost = undefined;
   await rig.round();
@@ -303,16 +301,13 @@ test('a transfer whose answer was lost is looked up by its id, and never sent ag
 
 test('a hold and another account reach a transfer that waits for a file', async (t) => {
   const rig = await rigOf(t);
-  const { database, round } = rig;
+  const { round } = rig;
   const desk = { ...rig.remitting, payer };
   await rig.payout();
-  await rig.paid();
-  await rig.close();
-  await round();
+  await rig.remitted();
   await rig.payout({ held: true });
   await assert.rejects(makeBankFile(desk, TEST_FILE, 'ada'), /No transfer of test mode waits/);
-  const [one] = await listRemittances(database, { state: 'sent' });
-  assert.ok(one);
+  const one = await rig.newest('sent');
   const end = (outcome: 'paid' | 'returned') =>
     endTransfer(rig.remitting, one.remittance_id, { outcome, reference: 'another account' }, 'ada');
   // No bank has seen it.
@@ -342,9 +337,7 @@ test('36 NACHA files are made on one day, and the next on another', async (t) =>
      SELECT 'other-' || n, 'nacha', $1, 'bert', 1, 1, '', '' FROM generate_series(1, 36) AS n`,
     [new Date(rig.clock.now()).toISOString()],
   );
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   await assert.rejects(make(), /36 NACHA files a day/);
   rig.clock.advance(24 * 3_600_000);
   assert.equal((await make()).content[33], 'A');
@@ -357,9 +350,7 @@ test('a transfer that is on its way to the channel is not sent while its biller 
   );
   const rig = await rigOf(t, channel);
   await rig.payout(byStripe);
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   lost = false;
   await rig.payout({ ...byStripe, held: true });
   await rig.round();
@@ -401,8 +392,7 @@ test('what waits for people hides nothing that comes after it', async (t) => {
   await rig.close();
   const waiting = await rig.round();
   assert.equal(waiting.filter(({ why }) => why === 'it has open differences').length, 500);
-  const [one] = await listRemittances(database, {});
-  assert.deepEqual([one?.state, one?.net_in_cents], ['sent', 700]);
+  assert.deepEqual((await rig.remittances())[0], ['sent', 700]);
   // Which of 2,001 a round leaves out is chance.
   for (let rounds = 0; rounds < 5; rounds += 1) {
     await rig.round();
@@ -415,9 +405,7 @@ test('what came back, what is below the minimum and what is taken off goes into 
   const rig = await rigOf(t);
   const { database } = rig;
   await rig.payout({ way: 'by_hand', minimum_in_cents: 1_000 });
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   assert.deepEqual(await rig.remittances(), [['carried', 700]]);
   await rig.holds();
   await rig.paid();
@@ -439,8 +427,7 @@ test('what came back, what is below the minimum and what is taken off goes into 
     ['carried', 700],
   ]);
   await rig.holds();
-  const [second] = await listRemittances(database, { state: 'sent' });
-  assert.ok(second);
+  const second = await rig.newest('sent');
   // By hand: two persons, with the same words.
   const end = (reference: string, who: string) =>
     endTransfer(rig.remitting, second.remittance_id, { outcome: 'returned', reference }, who);
@@ -451,16 +438,11 @@ test('what came back, what is below the minimum and what is taken off goes into 
   await rig.round();
   await rig.holds();
   assert.deepEqual((await rig.balance()).owed, 1_800);
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   assert.deepEqual((await rig.remittances())[0], ['sent', 2_500]);
   await rig.holds();
-  const [third] = await listRemittances(database, { state: 'sent' });
-  const lines = [];
-  for await (const page of linesOf(database, third!)) lines.push(...page);
   assert.deepEqual(
-    lines.map((one) => [one.kind, one.amount_in_cents]),
+    (await rig.lines(await rig.newest('sent'))).map((one) => [one.kind, one.amount_in_cents]),
     [
       ['payment', 700],
       ['carried', 1_800],
@@ -518,13 +500,10 @@ test('a biller whose way changes is paid once, by the way of the first try [PL17
   );
   const rig = await rigOf(t, channel);
   await rig.payout();
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   await rig.payout(byStripe);
   await rig.round();
-  const [one] = await listRemittances(rig.database, {});
-  assert.ok(one);
+  const one = await rig.newest();
   assert.deepEqual([one.state, sent.size], ['sent', 0]);
   const end = (id: string, who: string) =>
     endTransfer(rig.remitting, id, { outcome: 'returned', reference: 'none' }, who);
@@ -539,8 +518,7 @@ test('a biller whose way changes is paid once, by the way of the first try [PL17
   await rig.payout();
   const waits = await rig.round();
   assert.match(waits[0]?.why ?? '', /no account at Stripe/);
-  const [next] = await listRemittances(rig.database, { state: 'sending' });
-  assert.ok(next);
+  const next = await rig.newest('sending');
   const say = (who: string) => end(next.remittance_id, who);
   // Another replica may have begun to send it before the way changed; and while the way is Stripe it is tried again.
   await assert.rejects(say('ada'), { code: 'CONFLICT' });
@@ -563,17 +541,12 @@ test('a biller whose way changes is paid once, by the way of the first try [PL17
 
 test('a transfer that was paid and came back is owed again; above the limit two persons say so', async (t) => {
   const rig = await rigOf(t, stripeChannel().channel);
-  const { database } = rig;
   const back = async (who: string) => {
-    const [one] = await listRemittances(database, { state: 'paid' });
-    assert.ok(one);
     const said = { outcome: 'returned', reference: 'closed' } as const;
-    return endTransfer(rig.remitting, one.remittance_id, said, who);
+    return endTransfer(rig.remitting, (await rig.newest('paid')).remittance_id, said, who);
   };
   await rig.payout(byStripe);
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   await rig.round();
   assert.deepEqual(await rig.remittances(), [['paid', 700]]);
   assert.equal((await back('ada')).outcome, 'done');
@@ -586,9 +559,7 @@ test('a transfer that was paid and came back is owed again; above the limit two 
   await assert.rejects(rig.payout({ way: 'stripe' }), { code: 'INVALID_REQUEST' });
 
   await rig.payout();
-  await rig.paid();
-  await rig.close();
-  await rig.round();
+  await rig.remitted();
   const { file_id } = await makeBankFile({ ...rig.remitting, payer }, TEST_FILE, 'ada');
   await endTransfer(rig.remitting, file_id, { outcome: 'paid', reference: 'BANK-1' }, 'ada');
   assert.deepEqual(await rig.balance(), { owed: 0, remitting: 0, paid: 1_400 });
@@ -616,31 +587,20 @@ test('a biller that has left is paid what it is still owed, once its batches are
   await rig.round();
   await rig.holds();
   assert.deepEqual((await rig.remittances())[0], ['sent', 700]);
-  const [first] = await listRemittances(rig.database, { limit: 1 });
-  assert.equal(first?.remittance_id, id);
+  assert.equal((await rig.newest()).remittance_id, id);
   const below = await listRemittances(rig.database, { cursor: id });
   assert.deepEqual([(await rig.remittances()).length, below.length], [2, 1]);
-  let csv = '';
-  for await (const piece of await readStatementOf(rig.database, id, 'csv')) csv += piece;
-  assert.match(csv, /^carried,,,,700,rest-.*\r\ntotal,,,,700,/m);
+  assert.match(await rig.statement(id, 'csv'), /^carried,,,,700,rest-.*\r\ntotal,,,,700,/m);
 });
 
 test('a transfer that comes into a file while it is said to be returned is not owed again', async (t) => {
   const rig = await rigOf(t);
   const { database } = rig;
   await rig.payout();
-  await rig.paid();
-  await rig.close();
-  await rig.round();
-  const [one] = await listRemittances(database, {});
-  assert.ok(one);
-  const end = () =>
-    endTransfer(
-      rig.remitting,
-      one.remittance_id,
-      { outcome: 'returned', reference: 'another way' },
-      'bert',
-    );
+  await rig.remitted();
+  const { remittance_id } = await rig.newest();
+  const word = { outcome: 'returned', reference: 'another way' } as const;
+  const end = () => endTransfer(rig.remitting, remittance_id, word, 'bert');
   let said: Promise<unknown> | undefined;
   const transaction: typeof database.transaction = (work) =>
     database.transaction(async (tx) => {

@@ -21,7 +21,7 @@ import type { Services } from '../services.ts';
 import { note } from '../store/audit.ts';
 import { IN_THE_BOOK } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
-import { bankDayFrom, dayAfter } from './bank-days.ts';
+import { bankDayFrom, dayAfter, dayOf } from './bank-days.ts';
 import { MAX_NACHA_CENTS } from './bank-file.ts';
 import { openCreditor, type Creditor } from './payouts.ts';
 
@@ -184,8 +184,6 @@ async function makeIn(
   await note(tx, { actor: ACTOR, event: 'batch_remitted', partner_id, detail });
   return undefined;
 }
-
-const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** A batch of the partner that is not remitted, its open one among them, and holds what the biller is owed, or will be. */
 const holdingStatement = sql(`
