@@ -36,6 +36,7 @@ async function pay(amount_in_cents: number, email: string): Promise<string> {
 }
 
 let first = '';
+const HOLDS = /^Every cent is where it should be; payments of the last 3 days/m;
 
 test('what was paid is owed to the biller, by day, and the check holds', async () => {
   assert.match(await run(['money']), /Nothing found/);
@@ -50,10 +51,7 @@ test('what was paid is owed to the biller, by day, and the check holds', async (
   assert.match(await run(['money', '--day', '2020-01-01']), /Nothing found/);
   const check = await json<MoneyCheck>(['money', 'check', '--days', '400']);
   assert.deepEqual([check.holds, check.faults], [true, []]);
-  assert.match(
-    await run(['money', 'check']),
-    /^Every cent is where it should be; payments of the last 3 days/m,
-  );
+  assert.match(await run(['money', 'check']), HOLDS);
 });
 
 test('the batch becomes a remittance, a file of the bank, and a statement', async (t) => {
@@ -110,14 +108,25 @@ test('the batch becomes a remittance, a file of the bank, and a statement', asyn
   const statement = await run(['money', 'statement', id, '--format', 'csv']);
   assert.match(statement, /total,,,,3750,/);
   assert.match(await run(['money', 'statement', id, '--format', 'camt054']), /camt\.054/);
-  assert.match(
-    await run(['money', 'check']),
-    /^Every cent is where it should be; payments of the last 3 days/m,
-  );
+  assert.match(await run(['money', 'check']), HOLDS);
 });
 
 test('a cent that is missing ends the check with exit code 1', async () => {
   await force(platform.database, 'DELETE FROM duebridge_platform.transfers WHERE id = $1', [first]);
   // The payment, and what its biller is owed in all.
   await assert.rejects(run(['money', 'check']), { exitCode: 1, message: /2 faults/ });
+});
+
+test('a NACHA file is printed with the blanks at the end of its last record', async () => {
+  // Of three transfers its records fill a block, so that no record of nines follows the last one.
+  await force(
+    platform.database,
+    `INSERT INTO duebridge_platform.remittances (remittance_id, platform_batch_id, partner_id, biller_id, payments, gross_in_cents,
+            deducted_in_cents, carried_in_cents, net_in_cents, sha256, due_on, state, way)
+     SELECT 'r-' || n, 'b-' || n, partner_id, biller_id, 1, 1, 0, 0, 1, '', now(), 'sent', 'nacha'
+       FROM duebridge_platform.payouts, generate_series(1, 3) AS n`,
+  );
+  const file = await json<BankFileView>('money bank-file --mode test --way nacha');
+  assert.match(file.content, /^9000001000001.{42} {39}$/m);
+  assert.equal(await run(['money', 'bank-file', 'show', file.file_id]), file.content);
 });
