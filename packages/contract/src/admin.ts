@@ -280,7 +280,7 @@ export const OperatorReason = t.strictObject({ reason: t.text('Why; kept in the 
 
 /** The last comparison of a batch with its partner: what the partner said, beside what we say (decision 26). */
 export const BatchComparison = Type.Object({
-  compared_at: t.instant('Database time.'),
+  compared_at: t.instant('When it began, in database time.'),
   actor: t.string(),
   method: t.oneOf(['statement', 'payments', 'csv']),
   compared: t.count(),

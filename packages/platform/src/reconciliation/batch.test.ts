@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import test from 'node:test';
-import { Refusal } from '@duebridge/contract';
 import { systemClock, type Clock, type Database, type Statement } from '@duebridge/runtime';
 import { force, until } from '@duebridge/runtime/testing';
 import {
@@ -23,6 +22,7 @@ import {
   type ScriptedPartner,
 } from '../../test/engine-rig.ts';
 import { compareLines } from './compare.ts';
+import { listDifferences } from './differences.ts';
 import { readExport } from './export-file.ts';
 import { openReconciliations, reconcileFile } from './reconcile.ts';
 import { insertPayment, type PaymentRow } from '../store/payments.ts';
@@ -128,10 +128,7 @@ test('two statements are compared line by line, and every disagreement has its k
     'a b,failed,1',
     'a,failed,1,2',
   ]) {
-    await assert.rejects(
-      readExport(sent(text)),
-      (error) => error instanceof Refusal && error.code === 'INVALID_REQUEST',
-    );
+    await assert.rejects(readExport(sent(text)), { code: 'INVALID_REQUEST' });
   }
 });
 
@@ -221,10 +218,7 @@ test('a batch closes once, after its cut-off, when its last payment has ended, a
        SELECT 'late', partner_id, biller_id, account_id, platform_batch_id, 1, 'x' FROM duebridge_platform.payments LIMIT 1`,
     ),
   );
-  await assert.rejects(
-    getBatch(rig.database, 'no-such'),
-    (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
-  );
+  await assert.rejects(getBatch(rig.database, 'no-such'), { code: 'BATCH_NOT_FOUND' });
 });
 
 test('an operator ends the window of a test registration early, of a live one never', async (t) => {
@@ -337,6 +331,37 @@ test('a partner that lost, changed or added money is caught, and nothing is repa
   ]);
 });
 
+test('a comparison resolves what it looks for and does not find, and speaks of what was there when it began', async (t) => {
+  const { rig, partner, batch, rows } = await paidBatch(t, 2);
+  const csv = rows.map((row) => `${row.platform_payment_id},succeeded,12345`).join('\n');
+  const file = (text: string) => reconcileFile(rig.database, batch, sent(text), 'operator');
+  const open = async () =>
+    (await listDifferences(rig.database, { state: 'open', limit: 9 })).map((one) => one.kind);
+  // The partner has no statement: reading our payments shows none that only it has.
+  await file(`${csv}\nextra-1,succeeded,7`);
+  Object.assign([...partner.payments.values()][0]!, { posted_at: '2030-01-01T00:00:00Z' });
+  await reconcileBatch(rig, batch);
+  assert.deepEqual(await open(), ['time', 'missing_here']);
+  // A file has no times.
+  await file(csv);
+  assert.deepEqual(await open(), ['time']);
+
+  const held = Promise.withResolvers<void>();
+  partner.script = () => held.promise.then(() => undefined);
+  const calls = partner.seen.length;
+  const slow = reconcileBatch(rig, batch);
+  await until('it reads', () => partner.seen.length > calls);
+  await file(csv.replace('12345', '1'));
+  await closeBatchNow(rig.database, batch, 'tried out', 'ada');
+  held.resolve();
+  await slow;
+  assert.deepEqual(await open(), ['amount', 'time']);
+  const since = await rig.database.query(
+    'SELECT 1 FROM duebridge_platform.comparisons c JOIN duebridge_platform.batches b USING (platform_batch_id) WHERE c.compared_at >= b.closed_at',
+  );
+  assert.deepEqual(since, [], 'before its batch was closed');
+});
+
 test('reading payment by payment keeps within half of the budget, and goes on while the caller asks for its progress', async (t) => {
   const { rig, partner, batch, rows } = await paidBatch(t, 12);
   await rig.registry.change('acme', { budget: { max_calls_per_second: 5 } }, 'operator');
@@ -409,14 +434,8 @@ test('150,000 lines are read and compared in turns that hold nobody up', async (
 test('an unfinished comparison does not count as agreement', async (t) => {
   const { rig, partner, batch } = await paidBatch(t, 3);
   partner.script = () => ({ status: 503, json: {} });
-  await assert.rejects(
-    reconcileBatch(rig, batch),
-    (error) => error instanceof Refusal && error.code === 'PARTNER_UNREACHABLE',
-  );
-  await assert.rejects(
-    reconcileBatch(rig, 'no-such'),
-    (error) => error instanceof Refusal && error.code === 'BATCH_NOT_FOUND',
-  );
+  await assert.rejects(reconcileBatch(rig, batch), { code: 'PARTNER_UNREACHABLE' });
+  await assert.rejects(reconcileBatch(rig, 'no-such'), { code: 'BATCH_NOT_FOUND' });
 });
 
 test('a payment that joins between check and close keeps its batch open', async (t) => {

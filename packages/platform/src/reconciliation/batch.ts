@@ -25,10 +25,11 @@ export function cutoffAfter(
   now: number,
 ): number {
   const [hour = 0, minute = 0] = partner.batch_cutoff.split(':').map(Number);
-  const today = localDate(partner.batch_time_zone, now);
+  const today = shownIn(partner.batch_time_zone, now);
+  const [year, month, date] = [today.getUTCFullYear(), today.getUTCMonth(), today.getUTCDate()];
   // Days of the calendar: where clocks change, 24 hours later may be the day after tomorrow.
   for (let day = 0; day <= 2; day += 1) {
-    const wall = Date.UTC(today.year, today.month - 1, today.date + day, hour, minute);
+    const wall = Date.UTC(year, month, date + day, hour, minute);
     const at = instantOf(partner.batch_time_zone, wall);
     if (at > now) return at;
   }
@@ -40,15 +41,13 @@ export function cutoffAfter(
  * whose payments it holds. YYYY-MM-DD. Pure.
  */
 export function windowDay(partner: Pick<Partner, 'batch_time_zone'>, cutoff: number): string {
-  const { year, month, date } = localDate(partner.batch_time_zone, cutoff - 1);
-  const two = (number: number): string => String(number).padStart(2, '0');
-  return `${year}-${two(month)}-${two(date)}`;
+  return shownIn(partner.batch_time_zone, cutoff - 1)
+    .toISOString()
+    .slice(0, 10);
 }
 
-function localDate(zone: string, at: number): { year: number; month: number; date: number } {
-  const local = new Date(at + offsetMs(zone, at));
-  return { year: local.getUTCFullYear(), month: local.getUTCMonth() + 1, date: local.getUTCDate() };
-}
+/** What clocks of the zone show, as an instant whose clocks in UTC show the same. */
+const shownIn = (zone: string, at: number): Date => new Date(at + offsetMs(zone, at));
 
 /** The instant at which clocks of the zone show what `wall` shows in UTC. A time that daylight saving skips becomes one after the gap. */
 function instantOf(zone: string, wall: number): number {

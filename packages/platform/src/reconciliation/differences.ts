@@ -2,8 +2,8 @@
  * Open differences: what reconciliations found, until an operator resolves it (decision 26).
  *
  * enters: the differences of one run over one batch.  leaves: rows that keep when each was first found and last seen.
- * holds:  one open row per payment and kind of difference; a run that no longer finds it resolves it and says so;
- *         operators resolve the rest with a note, which the audit keeps. Nothing is repaired here. A partner's file may name a payment of
+ * holds:  one open row per payment and kind of difference; a run that no longer finds it resolves it and says so, if it looks for that
+ *         kind; operators resolve the rest with a note, which the audit keeps. Nothing is repaired here. A partner's file may name a payment of
  *         another partner: its amount is not read.
  */
 import {
@@ -12,6 +12,7 @@ import {
   type Difference,
   type DifferenceQuery,
   type OpenDifference,
+  type Reconciliation,
 } from '@duebridge/contract';
 import { sql, type Database } from '@duebridge/runtime';
 import { v7 as uuidv7 } from 'uuid';
@@ -33,7 +34,13 @@ const upsertStatement = sql(`
 const goneStatement = sql(`
    UPDATE duebridge_platform.differences d
       SET resolved_at = now(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
-    WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz RETURNING 1`);
+    WHERE d.platform_batch_id = $1 AND d.resolved_at IS NULL AND d.seen_at < $3::timestamptz AND d.kind IS DISTINCT FROM $4 RETURNING 1`);
+
+/** The kind that a run cannot find: statements and files have no times, and reading our payments shows none that only the partner has. Pure. */
+function missedBy({ method, file_needed }: Reconciliation): Difference['kind'] | null {
+  if (method !== 'payments') return 'time';
+  return file_needed === undefined ? null : 'missing_here';
+}
 
 /**
  * Keeps what a run over a batch found; returns how many earlier differences it no longer found. `actor` ran it. All of it in
@@ -42,20 +49,22 @@ const goneStatement = sql(`
 export async function keepDifferences(
   on: Queryable,
   run: {
-    readonly platform_batch_id: string;
     readonly partner_id: string;
-    readonly differences: readonly Difference[];
+    /** By the database's clock: what another run found since then stays. */
+    readonly began_at: string;
+    readonly result: Reconciliation;
     readonly actor: string;
   },
 ): Promise<number> {
-  const { platform_batch_id, partner_id, differences, actor } = run;
-  const [clock] = await on.query<{ now: string }>('SELECT clock_timestamp()::text AS now');
+  const { partner_id, began_at, result, actor } = run;
+  const { platform_batch_id, differences } = result;
   for (let from = 0; from < differences.length; from += MAX_ROWS) {
     const some = differences.slice(from, from + MAX_ROWS).map((one) => ({ ...one, id: uuidv7() }));
     const rows = JSON.stringify(some);
-    await on.query(upsertStatement, [platform_batch_id, partner_id, rows, clock?.now]);
+    await on.query(upsertStatement, [platform_batch_id, partner_id, rows, began_at]);
   }
-  const gone = await on.query(goneStatement, [platform_batch_id, actor, clock?.now]);
+  const missed = missedBy(result);
+  const gone = await on.query(goneStatement, [platform_batch_id, actor, began_at, missed]);
   return gone.length;
 }
 
@@ -104,13 +113,9 @@ export function resolveDifference(
         : conflict('The difference is resolved already');
     }
     const { kind, platform_batch_id, platform_payment_id, partner_id } = row;
-    await note(tx, {
-      actor,
-      event: 'difference_resolved',
-      platform_payment_id,
-      partner_id,
-      detail: { difference_id, kind, platform_batch_id, resolution },
-    });
+    const detail = { difference_id, kind, platform_batch_id, resolution };
+    const of = { platform_payment_id, partner_id };
+    await note(tx, { actor, event: 'difference_resolved', ...of, detail });
     return row;
   });
 }

@@ -63,9 +63,9 @@ export function openReconciliations(dependencies: Dependencies) {
   const runs = new Map<string, Begun>();
 
   const toTheEnd = async (batch: string, actor: string, run: Run): Promise<Reconciliation> => {
-    const partner_id = await partnerOf(database, batch);
-    const found = await compareWithPartner(dependencies, batch, partner_id, run);
-    await keep(database, partner_id, found, actor);
+    const start = await startOf(database, batch);
+    const found = await compareWithPartner(dependencies, batch, start.partner_id, run);
+    await keep(database, start, found, actor);
     return found.result;
   };
   const begin = (platform_batch_id: string, actor: string): Begun => {
@@ -125,21 +125,26 @@ export async function reconcileFile(
   file: AsyncIterable<Uint8Array>,
   actor: string,
 ): Promise<Reconciliation> {
-  const partner_id = await partnerOf(database, platform_batch_id);
+  const start = await startOf(database, platform_batch_id);
   const lines = await readExport(file);
   const found = await withLines(database, platform_batch_id, (pages) => compareLines(pages, lines));
   const result: Reconciliation = { platform_batch_id, method: 'csv', ...found };
-  await keep(database, partner_id, { result, theirs: null }, actor);
+  await keep(database, start, { result, theirs: null }, actor);
   return result;
 }
 
-async function partnerOf(database: Database, platform_batch_id: string): Promise<string> {
-  const [batch] = await database.query<{ partner_id: string }>(
-    sql(`SELECT partner_id FROM duebridge_platform.batches WHERE platform_batch_id = $1`),
-    [platform_batch_id],
-  );
-  if (batch === undefined) throw new Refusal('BATCH_NOT_FOUND');
-  return batch.partner_id;
+/**
+ * Whose batch a comparison is of, and when it began by the database's clock: it says nothing of what came later, such as the last payments
+ * before the cut-off, however late it ends.
+ */
+type Start = Readonly<Record<'partner_id' | 'began_at', string>>;
+
+const startStatement = sql(`
+   SELECT partner_id, clock_timestamp()::text AS began_at FROM duebridge_platform.batches WHERE platform_batch_id = $1`);
+async function startOf(database: Database, platform_batch_id: string): Promise<Start> {
+  const [start] = await database.query<Start>(startStatement, [platform_batch_id]);
+  if (start === undefined) throw new Refusal('BATCH_NOT_FOUND');
+  return start;
 }
 
 /** What a run found, and what the partner says about the batch as a whole. */
@@ -148,10 +153,13 @@ interface Found {
   readonly theirs: BatchStatement | null;
 }
 
+const keepStatement = sql(`
+   INSERT INTO duebridge_platform.comparisons (platform_batch_id, compared_at, actor, method, compared, differences, partner_statement)
+   VALUES ($1, $2, $3, $4, $5, $6, $7)`);
 /** Keeps what a run found and the partner's statement, with its line of the audit, in one transaction that holds the batch. */
 async function keep(
   database: Database,
-  partner_id: string,
+  { partner_id, began_at }: Start,
   { result, theirs }: Found,
   actor: string,
 ): Promise<void> {
@@ -161,25 +169,11 @@ async function keep(
       'SELECT 1 FROM duebridge_platform.batches WHERE platform_batch_id = $1 FOR NO KEY UPDATE',
       [platform_batch_id],
     );
-    const gone = await keepDifferences(tx, { platform_batch_id, partner_id, differences, actor });
-    await tx.query(
-      `INSERT INTO duebridge_platform.comparisons (platform_batch_id, actor, method, compared, differences, partner_statement)
-       VALUES ($1, $2, $3, $4, $5, $6)`,
-      [
-        platform_batch_id,
-        actor,
-        method,
-        compared,
-        differences.length,
-        theirs === null ? null : JSON.stringify(theirs),
-      ],
-    );
-    await note(tx, {
-      actor,
-      event: 'batch_reconciled',
-      partner_id,
-      detail: { platform_batch_id, method, compared, differences: differences.length, gone },
-    });
+    const gone = await keepDifferences(tx, { partner_id, began_at, result, actor });
+    const row = [platform_batch_id, began_at, actor, method, compared, differences.length];
+    await tx.query(keepStatement, [...row, theirs && JSON.stringify(theirs)]);
+    const detail = { platform_batch_id, method, compared, differences: differences.length, gone };
+    await note(tx, { actor, event: 'batch_reconciled', partner_id, detail });
   });
 }
 
