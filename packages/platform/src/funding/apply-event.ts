@@ -4,7 +4,7 @@
  */
 import { sql, type Database } from '@duebridge/runtime';
 import { failRefund, noteRefund } from '../money/refunds.ts';
-import { decideDispute, openCase } from '../store/cases.ts';
+import { decideDispute, moveCase, openCase } from '../store/cases.ts';
 import { booking } from '../store/money-book.ts';
 import type { Queryable } from '../store/payments.ts';
 import type { EventMoney, ProcessorEvent } from './adapter.ts';
@@ -149,6 +149,8 @@ async function moveMoney(on: Queryable, { adapter, event, at, met, one }: Moving
     case 'refund_failed': {
       const failed = { refund_ids: [one.reference, case_id], note: said.reason, actor, at };
       if (!(await failRefund(on, failed))) return;
+      // What went back before its payment was posted is booked when a person ends its case: now it is not to be booked.
+      await moveCase(on, case_id, 'answered', said);
       // The customer has nothing, and was told otherwise: a person pays them another way.
       const what = { ...about, case_id: `${case_id}-failed`, reason_code: 'other' } as const;
       await openCase(on, 'complained', what);

@@ -302,6 +302,18 @@ test('a refund at the processor before the payment is posted is booked once, by 
     await rig.database.query(`SELECT deduction_id, kind FROM duebridge_platform.deductions`),
     [{ deduction_id: 'a-re_2', kind: 'refund' }],
   );
+
+  // It failed after all, so that its customer has nothing, and the biller is owed all of it.
+  const neither = await rig.takenEarly();
+  await rig.tell(neither, 'refunded', all('re_3'));
+  await rig.tell(neither, 'refund_failed', all('re_3'));
+  await rig.ends(neither, 'succeeded');
+  await rig.settles(neither, { kind: 'captured', source: 'under_way' });
+  await rig.holds();
+  assert.deepEqual(await rig.casesOf(neither), [
+    ['refunded_elsewhere', 'answered', 700],
+    ['other', 'open', 0],
+  ]);
 });
 
 test('a debit that is returned before its capture is settled is told again', async (t) => {

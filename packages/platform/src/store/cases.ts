@@ -118,19 +118,13 @@ export async function openCase(
   by: 'complained' | 'disputed' | 'debit_returned',
   { platform_payment_id, reason_code, amount_in_cents = 0, deadline, case_id, ...said }: NewCase,
 ): Promise<boolean> {
-  const opened = await on.query(openStatement, [
-    ...followed(case_id, by, said),
-    platform_payment_id,
-    reason_code,
-    amount_in_cents,
-    MOVES[by].to,
-    deadline ?? null,
-  ]);
+  const about = [platform_payment_id, reason_code, amount_in_cents, MOVES[by].to, deadline ?? null];
+  const opened = await on.query(openStatement, [...followed(case_id, by, said), ...about]);
   return opened.length > 0;
 }
 
 /** Moves a case; false when it is not in the state in which the move begins. */
-async function moveCase(
+export async function moveCase(
   on: Queryable,
   case_id: string,
   by: Exclude<Move, 'complained'>,
