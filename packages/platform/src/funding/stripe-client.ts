@@ -15,8 +15,11 @@ export interface StripeAccess {
 
 /** The deadline of one call; the engine's own deadline covers the two or three calls of an act. */
 const CALL_MS = 8_000;
-/** When the stored answer of a key is an error, the next key is used, at most this many times in one call. */
-const MAX_KEYS = 4;
+/**
+ * When the stored answer of a key is an error, the next key is used, so many times and for so long in one call. Four replicas that ask once an
+ * hour use fewer keys in a day, after which Stripe forgets them; a stored answer comes at once.
+ */
+const [MAX_KEYS, WALK_MS] = [100, 10_000];
 
 /** Whether no money moves by this secret key: its prefix says that it is one of Stripe's test mode. */
 export const isTestKey = (secretKey: string): boolean => /^[a-z]+_test_/.test(secretKey);
@@ -51,6 +54,7 @@ export interface Key {
  * not the key, ensures that the act happens only once.
  */
 export async function keyed<T>(key: string, call: (key: Key) => Promise<T>): Promise<T> {
+  const until = performance.now() + WALK_MS;
   for (let turn = 1; ; turn += 1) {
     try {
       return await call({ idempotencyKey: turn === 1 ? key : `${key}:${turn}` });
@@ -58,7 +62,7 @@ export async function keyed<T>(key: string, call: (key: Key) => Promise<T>): Pro
       const replayed =
         error instanceof Stripe.errors.StripeError &&
         error.headers?.['idempotent-replayed'] === 'true';
-      if (!replayed || turn >= MAX_KEYS) throw error;
+      if (!replayed || turn >= MAX_KEYS || performance.now() > until) throw error;
     }
   }
 }
