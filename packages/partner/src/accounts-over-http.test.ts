@@ -7,19 +7,12 @@ import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { SIGNATURE_HEADER } from '@duebridge/contract';
 import { manualClock } from '@duebridge/runtime/testing';
-import type { Posting } from './account-system.ts';
+import { toPosting } from './account-system.ts';
 import { accountsOverHttp } from './accounts-over-http.ts';
+import { processing } from '../test/kit.ts';
 
 const secret = 'sixteen letters.';
-const payment: Posting = {
-  platform_payment_id: 'p/1',
-  payment_id: 'i',
-  platform_batch_id: 'b',
-  biller_id: 'acme',
-  account_id: 'A-1',
-  amount_in_cents: 1,
-  initiated_at: '2026-01-01T00:00:00.000Z',
-};
+const payment = toPosting(processing('p/1'));
 const never = new AbortController().signal;
 
 interface Asked {
@@ -97,7 +90,11 @@ test('each request is signed over its second, method, path and body, and says wh
 
 test('an account or a payment that the service does not know is none; a 404 to a posting says nothing [B1 PF2]', async () => {
   await withService(
-    () => ({ status: 404, body: '{"outcome":"posted"}' }),
+    // As a framework words it: longer than an answer may be, and not in UTF-8.
+    () => ({
+      status: 404,
+      body: Buffer.from(`{"outcome":"posted"}${'é'.repeat(70_000)}`, 'latin1'),
+    }),
     async (url) => {
       const accounts = accountsOverHttp({ url, secret });
       assert.equal(await accounts.findAccount('acme', 'A-9'), undefined);

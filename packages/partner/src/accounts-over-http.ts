@@ -40,6 +40,7 @@ export interface AccountServiceOptions {
 /** Returns the AccountSystem. Throws ConfigurationError for an unusable address or secret. */
 export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnSystem {
   const { secret, clock = systemClock } = options;
+  const { find_account, post_payment, find_posting } = accountServiceRoutes;
   const base = readBase(options.url);
   if (secret.length < 16) {
     throw new ConfigurationError(
@@ -70,35 +71,32 @@ export function accountsOverHttp(options: AccountServiceOptions): AccountsInOwnS
       },
       ...(content === undefined ? undefined : { body }),
     });
-    const text = await readText(response);
-    if (response.status === 404 && route.id !== 'post_payment') return undefined;
     if (response.status !== 200) {
+      // Its body says nothing: the page of a framework is of any length, and in any encoding.
+      await response.body?.cancel();
+      if (response.status === 404 && route.id !== 'post_payment') return undefined;
       throw new WrongAnswer(`the account service answered ${route.id} with ${response.status}`);
     }
     // Only the reason of a failure, or a name, can contain one; a payment must not stay open because of it.
-    return parseJson(text, { unstorable: 'replace' });
+    return parseJson(await readText(response), { unstorable: 'replace' });
   };
 
   return {
     posts: 'in_own_system',
     ...(options.calls === undefined ? undefined : { calls: options.calls }),
     async findAccount(biller_id, account_id) {
-      const answer = await call(
-        accountServiceRoutes.find_account,
-        { biller_id, account_id },
-        AbortSignal.timeout(READ_MS),
-      );
+      const signal = AbortSignal.timeout(READ_MS);
+      const answer = await call(find_account, { biller_id, account_id }, signal);
       // Checked by account-reads.ts like every other record.
       return answer as AccountRecord | undefined;
     },
     // The kit posts one at a time.
     async post([payment], signal) {
-      const answer = await call(accountServiceRoutes.post_payment, {}, signal, payment);
+      const answer = await call(post_payment, {}, signal, payment);
       return [answer as PostOutcome];
     },
     async lookup(platform_payment_id, signal) {
-      const fields = { platform_payment_id };
-      const answer = await call(accountServiceRoutes.find_posting, fields, signal);
+      const answer = await call(find_posting, { platform_payment_id }, signal);
       return answer as PostOutcome | undefined;
     },
   };
