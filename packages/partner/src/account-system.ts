@@ -69,7 +69,7 @@ export interface CallOptions {
   readonly concurrency?: number;
   /**
    * The deadline in milliseconds, after which a call no longer delays others; default 10,000. Its answer still counts. After six deadlines
-   * the call is given up, and its `signal` aborts.
+   * the call is given up, and its `signal` aborts. A look-up is given up after one, or after five seconds if that is longer.
    */
   readonly deadlineMs?: number;
 }

@@ -114,18 +114,24 @@ function refusingOnce(database: TestDatabase, name: string): TestDatabase {
   };
 }
 
-test('a payment taken over is not posted while its look-up has not answered [PF2 KT2]', async (t) => {
+test('a payment taken over is not posted while its look-up has not answered, which has as long as a call [PF2 KT2]', async (t) => {
   const database = await kitDatabase(t);
   await leftBehind(database, 'p');
   const clock = manualClock();
-  let asked = 0;
+  const answer = Promise.withResolvers<PostOutcome>();
   const { applier, did } = replica(database, clock, {
-    lookup: () => ((asked += 1) < 3 ? Promise.reject(new Error('down')) : Promise.resolve(POSTED)),
+    lookup: () => (did.length < 3 ? Promise.reject(new Error('down')) : answer.promise),
+    calls: { deadlineMs: 30_000 },
   });
-  for (let round = 0; round < 3; round += 1) {
+  for (let round = 0; round < 2; round += 1) {
     await applier.sweep(0);
     await clock.advance(60_000);
   }
+  const last = applier.sweep(0);
+  await until('the last look-up', () => did.length === 3);
+  await clock.advance(29_999);
+  answer.resolve(POSTED);
+  await last;
   assert.deepEqual(did, ['lookup p', 'lookup p', 'lookup p']);
   assert.equal(await statusOf(database, 'p'), 'succeeded');
   await applier.stop();

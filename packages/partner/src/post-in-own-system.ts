@@ -42,7 +42,7 @@ import {
 const defaults = { concurrency: 16, deadlineMs: 10_000 };
 /** A call is given up after so many deadlines. */
 const DEADLINES = 6;
-/** Deadline of a look-up in milliseconds. */
+/** Least deadline of a look-up in milliseconds. It has as long as a call: what is slow to post is slow to look up, and cut off it never ends. */
 const LOOKUP_MS = 5_000;
 /** Maximum payments in one statement, and waiting for one: several wait for their commit together. */
 const group = { maxBatch: 512, maxQueued: 100_000 };
@@ -109,7 +109,8 @@ export class InOwnSystem implements Way {
     const aborting = new AbortController();
     try {
       const asking = Promise.resolve().then(() => accounts.lookup?.(id, aborting.signal));
-      const answer = await within(clock, LOOKUP_MS, 'the lookup in the account system', asking);
+      const ms = Math.max(LOOKUP_MS, this.#deadlineMs);
+      const answer = await within(clock, ms, 'the lookup in the account system', asking);
       metrics.observeCore('lookup', (clock.monotonic() - began) / 1000);
       return answer;
     } finally {
