@@ -75,7 +75,7 @@ async function withFile<T>(
   const file = await openTextFile(terminal, name);
   try {
     const config = readConfig(variables, terminal.env);
-    const { database, close } = await openPartnerDatabase({ ...config, beside: true });
+    const { database, close } = await openPartnerDatabase(config);
     try {
       return await work(() => file.text(), { database, billers: config.billers }, progress);
     } finally {
