@@ -32,6 +32,8 @@ import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
 const MAX_IN_HAND = 100_000;
+/** Of these, a biller has at least so many in hand beside others whose system hangs. */
+const ROOM_OF_BILLER = 1_000;
 /** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
 const SWEEP_AGE_MS = 2_000;
 /** Pause between two pages: with the age above, payments left by a crash end within seconds (KT13). */
@@ -72,9 +74,11 @@ export class Applier {
   readonly #lease: Lease;
   readonly #posting: Posting;
   readonly #inHand = new Set<string>();
+  /** How many of them each biller has. */
+  readonly #ofBiller = new Map<string, number>();
   readonly #retries = new Map<string, { notBefore: number; pauseMs: number; failed: boolean }>();
   readonly #stopped = new AbortController();
-  #sweeping: Promise<void> = Promise.resolve();
+  #sweeping: Promise<unknown> = Promise.resolve();
   #place = '';
   #isOut = false;
   /** The deadline of the current sweep, or of the next one. */
@@ -102,9 +106,7 @@ export class Applier {
   take(payments: readonly PaymentRow[]): void {
     // With a cancel window, the sweep applies them when it has passed.
     if (this.#on.holdMs > 0 || this.#stopped.signal.aborted) return;
-    for (const payment of payments) {
-      if (this.#inHand.size < MAX_IN_HAND) void this.#apply(payment, false);
-    }
+    for (const payment of payments) void this.#apply(payment, false);
   }
 
   /** Sweeps the table once for payments left behind. Resolves when those it found have been tried; returns how many. */
@@ -133,9 +135,7 @@ export class Applier {
     // Only a replica that keeps its lease notices that others are dead.
     if (this.#on.accounts.posts === 'in_own_system')
       void this.#lease.hold().then(undefined, (error: unknown) => this.#noteOutage(error));
-    this.#sweeping = Promise.all([this.#sweepForEver(), this.#countForEver()]).then(
-      () => undefined,
-    );
+    this.#sweeping = Promise.all([this.#sweepForEver(), this.#countForEver()]);
   }
 
   /** Stops sweeping. Resolves when the payments in hand have been tried, or after a few seconds if something hangs. */
@@ -160,11 +160,8 @@ export class Applier {
   #remember(id: string, tried: Tried): void {
     const before = this.#retries.get(id);
     const grows = tried.result === 'failed' || (tried.result === 'later' && tried.until === null);
-    const pauseMs = !grows
-      ? HOLD_OFF_MS
-      : before === undefined
-        ? retryMs.first
-        : Math.min(retryMs.longest, Math.max(retryMs.first, before.pauseMs * 2));
+    const doubled = Math.max(retryMs.first, 2 * (before?.pauseMs ?? 0));
+    const pauseMs = grows ? Math.min(retryMs.longest, doubled) : HOLD_OFF_MS;
     const failed =
       tried.result === 'failed' ||
       (before?.failed === true && (tried.result === 'busy' || tried.result === 'locked'));
@@ -187,12 +184,18 @@ export class Applier {
   }
 
   async #apply(payment: PaymentRow, isClaimed: boolean): Promise<void> {
-    const id = payment.platform_payment_id;
-    if (this.#inHand.has(id)) return;
+    const { platform_payment_id: id, biller_id } = payment;
+    const own = this.#ofBiller.get(biller_id) ?? 0;
+    const isFull = this.#inHand.size >= MAX_IN_HAND && own >= ROOM_OF_BILLER;
+    if (isFull || this.#inHand.has(id)) return;
     this.#inHand.add(id);
+    this.#ofBiller.set(biller_id, own + 1);
     const isFirst = this.#retries.get(id)?.failed !== true;
     const tried = await tracedPosting(id, () => this.#posting.post(payment, !isFirst || isClaimed));
     this.#inHand.delete(id);
+    const left = (this.#ofBiller.get(biller_id) ?? 1) - 1;
+    if (left > 0) this.#ofBiller.set(biller_id, left);
+    else this.#ofBiller.delete(biller_id);
     if (tried.result === 'done') this.#retries.delete(id);
     else this.#remember(id, tried);
     if (tried.result === 'outage') this.#noteOutage(tried.error);

@@ -3,7 +3,7 @@ import test from 'node:test';
 import type { Refusal } from '@duebridge/contract';
 import { sqlState, type Database, type Transaction } from '@duebridge/runtime';
 import { seededRandom } from '@duebridge/runtime/testing';
-import type { Posting } from './account-system.ts';
+import { toPosting, type Posting } from './account-system.ts';
 import { importAccounts, ledger, type ImportedAccount } from './ledger.ts';
 import { endPayments } from './store.ts';
 import {
@@ -13,6 +13,7 @@ import {
   instruction,
   kitDatabase,
   paymentPath,
+  processing,
   startKit,
   testAccount,
   untilOneWaits,
@@ -329,15 +330,7 @@ test('a payment that a server of an earlier version posts during an update count
 
 /** A payment as the kit hands it to the ledger. */
 function posting(id: string, account_id: string, biller_id = 'acme', cents = 100): Posting {
-  return {
-    platform_payment_id: id,
-    payment_id: `there-${id}`,
-    platform_batch_id: 'b',
-    biller_id,
-    account_id,
-    amount_in_cents: cents,
-    initiated_at: '2026-01-01T00:00:00.000Z',
-  };
+  return toPosting(processing(id, { account_id, biller_id, amount_in_cents: cents }));
 }
 
 test('accounts of one number at two billers are two accounts, in one transaction too [PF2 ST2]', async (t) => {

@@ -11,7 +11,7 @@ import type { AccountSystem, PostOutcome, Posting } from './account-system.ts';
 import type { ApplierOptions } from './apply.ts';
 import { kitMetrics } from './metrics.ts';
 import type { PaymentRow } from './store.ts';
-import { accepted, applierOn, kitDatabase, settle } from '../test/kit.ts';
+import { accepted, applierOn, kitDatabase, processing, settle } from '../test/kit.ts';
 
 const AWAY = new DatabaseUnavailable('cut off', 'not_executed');
 
@@ -216,6 +216,26 @@ test('a payment that hangs stops no sweep [LV3]', async (t) => {
   await until('two more rounds', () => clock.advance(100).then(() => looks.length > 2), 0);
   assert.deepEqual(tries, ['hangs']);
   answer.resolve({ outcome: 'posted' });
+});
+
+test('a hundred thousand payments are in hand at most, and beside them a thousand of each other biller [LV3 LV10]', async (t) => {
+  let [biller_id, made] = ['hangs', 0];
+  const page = () =>
+    Array.from({ length: 5_000 }, () => processing(`p${(made += 1)}`, { biller_id }));
+  const query = ({ name }: { name: string }) =>
+    Promise.resolve(name === 'kit_unfinished' ? page() : []);
+  const database = { query, transaction: () => new Promise(() => undefined) };
+  const { applier, sweep, watched } = await rig(t, { database: database as never }, true);
+  const inHand = async (): Promise<number | undefined> => {
+    void sweep();
+    await settle();
+    applier.take(page());
+    return watched.get('apply_queue')?.();
+  };
+  for (let round = 1; round <= 12; round += 1)
+    assert.equal(await inHand(), Math.min(round * 10_000, 100_000));
+  for (biller_id of ['water', 'gas']) await inHand();
+  assert.equal(await inHand(), 102_000);
 });
 
 test('a stop waits for the payments in hand, and an account system that posts nowhere is refused', async (t) => {
