@@ -11,10 +11,10 @@ import {
   type PaymentFields,
   plainAmount,
   type Planned,
-  type SharedName,
   uses,
 } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
+import { NAMES } from './put.ts';
 import { asItEnded, oldest } from './run.ts';
 import {
   ENDED_FIELDS,
@@ -22,6 +22,7 @@ import {
   isAnswer,
   isInstant,
   isReadableReason,
+  SKEW_MS,
   statusOf,
   unchanged,
 } from './shared.ts';
@@ -105,9 +106,6 @@ async function recheck(t: PartnerContext): Promise<void> {
   }
 }
 
-/** Allowed difference between two clocks (decision 12). */
-const SKEW_MS = 5 * 60_000;
-
 const p51: PartnerCase = {
   id: 'P51',
   title: 'A succeeded payment has posted_at',
@@ -154,8 +152,6 @@ const p51: PartnerCase = {
 function at(ms: number): string {
   return new Date(ms).toISOString();
 }
-
-const NAMES: readonly SharedName[] = ['unknown', 'inactive', 'above'];
 
 const p52: PartnerCase = {
   id: 'P52',

@@ -20,7 +20,7 @@ import {
   uses,
 } from '../check/payment-fields.ts';
 import type { PartnerTarget } from '../check/target.ts';
-import { everyRecord, finallyRefused, isInstant, isText, statusOf } from './shared.ts';
+import { everyRecord, finallyRefused, isInstant, isText, SKEW_MS, statusOf } from './shared.ts';
 
 const p20: PartnerCase = {
   id: 'P20',
@@ -79,9 +79,6 @@ const p21: PartnerCase = {
 function began({ initiated_at, posted_at }: PaymentFields): boolean {
   return (instantOf(posted_at) ?? 0) > (instantOf(initiated_at) ?? Infinity);
 }
-
-/** Allowed difference between two clocks (decision 12). */
-const SKEW_MS = 5 * 60_000;
 
 const p22: PartnerCase = {
   id: 'P22',
@@ -262,7 +259,8 @@ const WORDS = {
   above: 'the payment above the maximum',
 } as const satisfies Partial<Record<SharedName, string>>;
 
-const NAMES = Object.keys(WORDS) as (keyof typeof WORDS)[];
+/** The shared payments that have to fail. */
+export const NAMES = Object.keys(WORDS) as (keyof typeof WORDS)[];
 
 const p41: PartnerCase = {
   id: 'P41',

@@ -50,6 +50,9 @@ export const isInstant = (value: Json | undefined): boolean => instantOf(value) 
 /** True for a string that is not empty. */
 export const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
+/** Allowed difference between two clocks (decision 12). */
+export const SKEW_MS = 5 * 60_000;
+
 /** The fields of a payment that never change once set (RU5, PF2, PF6, PF7). */
 export const LASTING_FIELDS = [
   'payment_id',

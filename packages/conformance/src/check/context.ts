@@ -27,14 +27,14 @@ import {
 } from './http.ts';
 import type { Run } from './run.ts';
 
-/** Longest Retry-After that the judge waits out; a longer one counts as a refusal. */
-const LONGEST_RETRY_AFTER_MS = 10_000;
+/** Longest Retry-After that the judge waits out: many count by the minute. A longer one counts as a refusal. */
+const LONGEST_RETRY_AFTER_MS = 60_000;
 
 /** Delay after a refusal that does not say in seconds how long to wait. */
 const UNSAID_WAIT_MS = 1_000;
 
 /** How often one request is sent again after a 503 in a row: whoever is too busy for it each time refuses it. */
-const MOST_BUSY = 5;
+export const MOST_BUSY = 5;
 
 /** How many times longer an answer may take when many were requested in parallel. */
 const BURST_PATIENCE = 4;
@@ -189,14 +189,10 @@ export class Context<R extends Run = Run> implements Found {
     if (out.burst === true) return send();
     for (let busy = 0; ;) {
       const reply = await run.throttle.send(send, run);
-      const wait_ms = retryAfterMs(reply) ?? UNSAID_WAIT_MS;
-      const isBusy = reply.status === 429 || asksToWait(reply);
-      if (reply.status !== undefined) {
-        run.throttle.saw(isBusy, Math.min(wait_ms, LONGEST_RETRY_AFTER_MS), run.now());
-      }
-      const isOver = wait_ms > LONGEST_RETRY_AFTER_MS || run.throttle.refusesAlways;
+      const wait_ms = waitMs(reply);
+      if (reply.status !== undefined) run.throttle.saw(wait_ms, run.now());
       if (reply.status === 503) busy += 1;
-      if (!isBusy || isOver || busy > MOST_BUSY) return reply;
+      if (wait_ms === undefined || run.throttle.refusesAlways || busy > MOST_BUSY) return reply;
     }
   }
 
@@ -218,8 +214,10 @@ export class Context<R extends Run = Run> implements Found {
   }
 }
 
-/** The wait that a Retry-After asks for; undefined when it is not in seconds. */
-function retryAfterMs(reply: Reply): number | undefined {
-  const text = reply.headers['retry-after'];
-  return text !== undefined && /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : undefined;
+/** How long an answer asks to wait; undefined when it asks for nothing, or for longer than the judge waits. */
+export function waitMs(reply: Reply): number | undefined {
+  if (reply.status !== 429 && !asksToWait(reply)) return undefined;
+  const text = reply.headers['retry-after'] ?? '';
+  const ms = /^\d{1,6}$/.test(text) ? Number(text) * 1_000 : UNSAID_WAIT_MS;
+  return ms > LONGEST_RETRY_AFTER_MS ? undefined : ms;
 }

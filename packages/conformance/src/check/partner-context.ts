@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { fillPath, isTerminal } from '@duebridge/contract';
-import { Context, type Headers } from './context.ts';
+import { Context, MOST_BUSY, waitMs, type Headers } from './context.ts';
 import { Skipped, type CaseInfo, type MoreAt } from './findings.ts';
 import { memoryHistory, type HistoryEntry, type History } from './history.ts';
-import { asObject, isRefusal, type Outgoing, type Reply, isSuccess } from './http.ts';
+import { asObject, isRefusal, type Outgoing, PREFLIGHT, type Reply, isSuccess } from './http.ts';
 import {
   own,
   shared,
@@ -177,6 +177,7 @@ export class PartnerRun extends Run<PartnerTarget> {
     check: string,
     change: TokenForm = {},
     timeout_ms = this.pace.request_timeout_ms,
+    tries = 1,
   ): Promise<Reply> {
     const { authentication } = this.target;
     if (authentication.method !== 'oauth') throw new Skipped('the target uses a static key');
@@ -192,6 +193,12 @@ export class PartnerRun extends Run<PartnerTarget> {
       body: new URLSearchParams(given).toString(),
       timeout_ms,
     });
+    // It may have a limit of its own. The pre-flight has to end soon.
+    const wait_ms = check === PREFLIGHT || tries > MOST_BUSY ? undefined : waitMs(reply);
+    if (wait_ms !== undefined) {
+      await this.sleep(wait_ms);
+      return this.fetchToken(check, change, timeout_ms, tries + 1);
+    }
     const token = accessToken(reply);
     if (token !== undefined) this.wire.hide({ value: token, name: 'ACCESS_TOKEN' });
     return reply;

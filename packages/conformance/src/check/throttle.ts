@@ -35,11 +35,9 @@ export class Throttle {
     }
   }
 
-  /** Called with every answer. */
-  saw(isBusy: boolean, wait_ms: number, now: number): void {
-    if (isBusy) {
-      this.#refusals += 1;
-      this.#until = Math.max(this.#until, now + wait_ms);
-    } else this.#refusals = 0;
+  /** Called with every answer. `wait_ms`: how long it asks to wait, if it does. */
+  saw(wait_ms: number | undefined, now: number): void {
+    this.#refusals = wait_ms === undefined ? 0 : this.#refusals + 1;
+    this.#until = Math.max(this.#until, now + (wait_ms ?? 0));
   }
 }

@@ -9,8 +9,6 @@ export interface Gateway {
   /** The path below which the partner is. */
   readonly prefix?: string;
   readonly latency_ms?: number;
-  /** Requests per second, beyond which it answers 429. */
-  readonly rate?: number;
   /** Changes an answer before it leaves. */
   readonly answer?: (answer: GatewayAnswer) => GatewayAnswer;
 }
@@ -21,18 +19,11 @@ export interface GatewayAnswer {
   readonly body: Buffer;
 }
 
-const TOO_MANY: GatewayAnswer = {
-  status: 429,
-  headers: { 'retry-after': '1', 'content-type': 'application/json' },
-  body: Buffer.from('{"code":"TOO_MANY_REQUESTS","message":"Too many requests"}'),
-};
-
 /** Opens a gateway in front of a partner. */
 export async function openGateway(
   url: string,
   gateway: Gateway,
 ): Promise<{ readonly url: string; readonly stop: () => Promise<void> }> {
-  let [second, count] = [0, 0];
   const server = http.createServer((incoming, response) => {
     void pass(incoming, response).catch(() => response.destroy());
   });
@@ -43,11 +34,7 @@ export async function openGateway(
   ): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming as AsyncIterable<Buffer>) chunks.push(chunk);
-    const now = Math.floor(CLOCK.now() / 1_000);
-    count = now === second ? count + 1 : 1;
-    second = now;
-    const isTooMany = gateway.rate !== undefined && count > gateway.rate;
-    const came = isTooMany ? TOO_MANY : await inner(incoming, Buffer.concat(chunks));
+    const came = await inner(incoming, Buffer.concat(chunks));
     const answer = gateway.answer?.(came) ?? came;
     if (gateway.latency_ms !== undefined) await pause(CLOCK, gateway.latency_ms);
     response.writeHead(answer.status, answer.headers).end(answer.body);

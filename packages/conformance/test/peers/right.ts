@@ -5,13 +5,7 @@
  * A table: one entry per right peer.
  */
 import { pause } from '../../src/clock.ts';
-import {
-  onRecords,
-  together,
-  type Answer,
-  type Behaviour,
-  type Operation,
-} from '../../src/scripted/partner.ts';
+import { onRecords, together, type Behaviour, type Call } from '../../src/scripted/partner.ts';
 import type { PartnerPeer, TokenPeer } from '../judged.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
 import type { GatewayAnswer } from './gateway.ts';
@@ -26,11 +20,6 @@ export interface RightPartner extends PartnerPeer {
   /** How long a whole run may take. */
   readonly within_ms?: number;
 }
-
-const instead = (operation: Operation, status: number, then: Answer): Behaviour => ({
-  answer: (call, answer) =>
-    call.operation === operation && answer.status === status ? then : undefined,
-});
 
 const isString = (value: unknown): value is string => typeof value === 'string';
 
@@ -98,6 +87,24 @@ function slowToAnswer(each: number): Behaviour {
   };
 }
 
+/** Takes so many calls in a stretch of time, of all or of each kind that is named, and refuses the others until it is over. */
+const limited =
+  (most: number, every_ms: number, kindOf: (call: Call) => string | undefined = () => 'all') =>
+  (): Behaviour => {
+    const taken = new Map<string, number>();
+    return {
+      receive(call, partner) {
+        const kind = kindOf(call);
+        const left_ms = every_ms - (partner.now() % every_ms);
+        const key = `${kind} ${partner.now() + left_ms}`;
+        taken.set(key, (taken.get(key) ?? 0) + 1);
+        if (kind === undefined || (taken.get(key) ?? 0) <= most) return undefined;
+        const headers = { 'Retry-After': String(Math.ceil(left_ms / 1_000)) };
+        return { status: 429, headers, body: { code: 'TOO_MANY_REQUESTS', message: 'Too many' } };
+      },
+    };
+  };
+
 /** Changes each payment_id, the same way each time. */
 const named = (change: (id: string) => string): Behaviour =>
   onRecords((record) => ({ ...record, payment_id: change(String(record['payment_id'])) }));
@@ -157,7 +164,13 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     },
     warns: ['P11', 'P59'],
   },
-  { name: 'that takes a hundred requests a second', gateway: { rate: 100 } },
+  { name: 'that takes a hundred requests a second', behaviour: limited(100, 1_000) },
+  { name: 'that takes three hundred requests a minute', behaviour: limited(300, 60_000) },
+  {
+    name: 'whose token endpoint takes three requests a second',
+    auth: 'oauth',
+    behaviour: limited(3, 1_000, ({ operation: o }) => (o === 'access_token' ? o : undefined)),
+  },
   {
     name: 'that posts while it answers',
     behaviour: () => ({
@@ -313,21 +326,7 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   },
   {
     name: 'that takes five reads of a payment a second',
-    behaviour: () => {
-      const reads = new Map<string, number[]>();
-      return {
-        receive(call, partner) {
-          if (call.method !== 'GET') return undefined;
-          const recent = (reads.get(call.path) ?? []).filter((at) => at > partner.now() - 1_000);
-          if (recent.length >= 5) {
-            const body = { code: 'TOO_MANY_REQUESTS', message: 'Ask again in a second' };
-            return { status: 429, headers: { 'Retry-After': '1' }, body };
-          }
-          reads.set(call.path, [...recent, partner.now()]);
-          return undefined;
-        },
-      };
-    },
+    behaviour: limited(5, 1_000, ({ method, path }) => (method === 'GET' ? path : undefined)),
   },
   {
     name: 'that is too busy for every twentieth read',
@@ -345,12 +344,12 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   },
   {
     name: 'that answers a read of an unknown payment with null',
-    behaviour: () =>
-      instead('get_account_payment', 404, {
-        status: 200,
-        headers: { 'Content-Type': 'application/json' },
-        body: 'null',
-      }),
+    behaviour: () => ({
+      answer: ({ operation }, { status }) =>
+        operation === 'get_account_payment' && status === 404
+          ? { status: 200, headers: { 'Content-Type': 'application/json' }, body: 'null' }
+          : undefined,
+    }),
     warns: ['P11'],
   },
   {

@@ -38,9 +38,6 @@ const CAUSES: Readonly<Record<string, string>> = {
   TOO_MANY_REQUESTS: 'More requests a second than one client may send.',
 };
 
-/** The problem of a field that the schema does not have (contract/validate.ts). */
-const UNKNOWN_FIELD = 'is not known here';
-
 interface Kind {
   readonly client_id: string;
   readonly hour: string;
@@ -116,9 +113,6 @@ export function listAnswers(database: Database, partner_id: string): Promise<Par
 function causeOf({ code, message, details = [] }: Refusal): string {
   const [first] = details;
   if (first === undefined) return CAUSES[code] ?? message;
-  const { path, problem } = first;
-  // The name of a field that is not known is the caller's own: each would be a row.
-  const place =
-    problem === UNKNOWN_FIELD ? `a field of ${path.slice(0, path.lastIndexOf('.'))}` : path;
-  return redact(`${place} ${problem}`, []).slice(0, MAX_CAUSE);
+  // The path is the schema's: a field that it does not have is ignored (VE1), so no caller chooses it.
+  return redact(`${first.path} ${first.problem}`, []).slice(0, MAX_CAUSE);
 }
