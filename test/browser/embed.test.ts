@@ -137,11 +137,14 @@ function mounting(inEngine: InEngine): void {
   );
 
   inEngine(
-    'a policy of the site that only reports keeps nothing out, and stops no redirect',
+    'a policy of the site that only reports, or keeps out other things, takes no page away and stops no redirect',
     async ({ flow, visit }) => {
       const world = flow.world();
       const at = await visit(world, '?reports');
       assert.equal(await at.start(), 'mounted');
+      // The site's policy keeps this out, and not the page.
+      await inSite(at, (file) => fetch(file).then(String, String), `${flow.payOrigin}/sdk/v1/a`);
+      await at.pay();
       await at.tab.run(
         'page',
         (settings) => {

@@ -310,6 +310,8 @@ function security(inEngine: InEngine): void {
       await isolated.pay();
       const narrow = await visit(flow.world(), '?noframe');
       assert.equal(await narrow.start(), 'frame_refused');
+      const leaving = { display: 'redirect', returnUrl: flow.site('acme') } as const;
+      assert.equal(await narrow.start(leaving), 'frame_refused');
     },
   );
 

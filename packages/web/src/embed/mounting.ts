@@ -120,9 +120,12 @@ export function beginMount(shared: Shared, place: HTMLElement) {
   };
   addEventListener(
     'securitypolicyviolation',
-    // A policy that only reports keeps nothing out.
-    (event) =>
-      event.disposition !== 'report' && event.blockedURI.startsWith(shared.origin) && by.refused(),
+    // A policy that only reports keeps nothing out, and other things of this origin than the page may be kept out.
+    ({ disposition, effectiveDirective, blockedURI }) =>
+      disposition !== 'report' &&
+      /^(frame|form)-/.test(effectiveDirective) &&
+      `${blockedURI}/`.startsWith(`${shared.origin}/`) &&
+      by.refused(),
     listen,
   );
   // The frame usually answers well within a second, and on a slow phone within this time.
