@@ -57,20 +57,13 @@ test('an unusable secret is refused at the start, without being quoted', async (
     ['PORT', '70000'],
     ['DATABASE_URL', 'mysql://canary'],
   ] as const) {
-    assert.throws(
-      () => readPlatformConfig({ [name]: value }),
-      (error: unknown) =>
-        error instanceof ConfigurationError &&
-        error.message.includes(name) &&
-        !/canary/i.test(error.message),
-    );
+    const refused = { name: 'ConfigurationError', message: new RegExp(`^(?!.*canary).*${name}`) };
+    assert.throws(() => readPlatformConfig({ [name]: value }), refused);
   }
   await assert.rejects(readSecrets({ dataDirectory, sealKey: 'short' }), ConfigurationError);
   await writeFile(path.join(root, 'file'), '');
-  await assert.rejects(
-    readSecrets({ dataDirectory: path.join(root, 'file', 'inside') }),
-    ConfigurationError,
-  );
+  const inside = path.join(root, 'file', 'inside');
+  await assert.rejects(readSecrets({ dataDirectory: inside }), ConfigurationError);
 });
 
 test('the account that pays is whole, and its company id fits a NACHA file', () => {

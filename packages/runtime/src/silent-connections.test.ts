@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
-import { DatabaseUnavailable } from './errors.ts';
 import { openDatabase } from './postgres.ts';
 import { assertInTime, testDatabase, testInRealTime } from '../test/testing.ts';
 
@@ -49,10 +48,8 @@ testInRealTime(
       ours.resume();
     }
     const before = performance.now();
-    await assert.rejects(
-      database.query('SELECT 1'),
-      (error) => error instanceof DatabaseUnavailable && error.outcome === 'unknown',
-    );
+    const lost = { name: 'DatabaseUnavailable', outcome: 'unknown' };
+    await assert.rejects(database.query('SELECT 1'), lost);
     // The others were idle, and are gone as well.
     await Promise.all(Array.from({ length: 4 }, () => database.query('SELECT 1')));
     const ms = performance.now() - before;

@@ -8,28 +8,23 @@ import { TIME_OF_PAYMENT } from '../store/audit.ts';
 import { OVERDUE_AFTER_MS } from '../store/payment-search.ts';
 import { PAUSED } from '../store/payments.ts';
 
+/** SQL: `held`, the payments of which `condition` holds, and `since`, when each of them came to that by its latest line of this event. */
+const heldSince = (condition: string, event: string): string => `
+   WITH held AS MATERIALIZED (
+     SELECT p.platform_payment_id, p.review_reason FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND ${condition}
+   ), since AS MATERIALIZED (
+     SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
+      WHERE ${TIME_OF_PAYMENT} = ANY (ARRAY(SELECT left(platform_payment_id, 10) FROM held)) AND a.event = '${event}'
+      GROUP BY 1
+   )`;
 /**
  * Open reviews by reason. The partner's own code is cut off, because it may be any text and a metric's label needs a bounded set.
  */
-const reviewsStatement = sql(`
-   WITH held AS MATERIALIZED (
-     SELECT p.platform_payment_id, p.review_reason FROM duebridge_platform.payments p
-      WHERE p.settled_at IS NULL AND p.slot IS NULL AND p.stage = 'review'
-   ), since AS MATERIALIZED (
-     SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
-      WHERE ${TIME_OF_PAYMENT} = ANY (ARRAY(SELECT left(platform_payment_id, 10) FROM held)) AND a.event = 'payment_review'
-      GROUP BY 1
-   )
+const reviewsStatement =
+  sql(`${heldSince(`p.slot IS NULL AND p.stage = 'review'`, 'payment_review')}
    SELECT regexp_replace(h.review_reason, '^(rejected_[0-9]+).*', '\\1') AS reason, count(*)::int AS count, min(s.at) AS oldest_at
      FROM held h LEFT JOIN since s USING (platform_payment_id) GROUP BY 1 ORDER BY 2 DESC, 1`);
-const pausedStatement = sql(`
-   WITH held AS MATERIALIZED (
-     SELECT p.platform_payment_id FROM duebridge_platform.payments p WHERE p.settled_at IS NULL AND p.slot = ${PAUSED}
-   ), since AS MATERIALIZED (
-     SELECT a.platform_payment_id, max(a.at) AS at FROM duebridge_platform.audit a
-      WHERE ${TIME_OF_PAYMENT} = ANY (ARRAY(SELECT left(platform_payment_id, 10) FROM held)) AND a.event = 'payment_paused'
-      GROUP BY 1
-   )
+const pausedStatement = sql(`${heldSince(`p.slot = ${PAUSED}`, 'payment_paused')}
    SELECT count(*)::int AS paused, min(s.at) AS oldest_paused_at FROM held h LEFT JOIN since s USING (platform_payment_id)`);
 type Paused = Pick<Overview, 'paused' | 'oldest_paused_at'>;
 const casesStatement = sql(`

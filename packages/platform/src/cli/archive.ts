@@ -5,6 +5,7 @@ import {
   CommandError,
   exitCodes,
   jsonOption,
+  misused,
   print,
   progressReport,
   type Terminal,
@@ -26,16 +27,10 @@ export function addArchive(command: Command, terminal: Terminal): void {
     .action(async (options: { before?: string; to?: string; json?: true }) => {
       const { before, to: folder } = options;
       if (before === undefined || folder === undefined) {
-        throw new CommandError(
-          'give --before and --to; duebridge platform archive --help says more',
-          exitCodes.usage,
-        );
+        throw misused('give --before and --to; duebridge platform archive --help says more');
       }
       if (!/^\d{4}-(0[1-9]|1[0-2])$/.test(before)) {
-        throw new CommandError(
-          `--before ${before} is no month: give one such as 2027-01`,
-          exitCodes.usage,
-        );
+        throw misused(`--before ${before} is no month: give one such as 2027-01`);
       }
       lowerPriority();
       const months: ArchivedMonth[] = [];

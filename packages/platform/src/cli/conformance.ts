@@ -7,14 +7,7 @@ import {
   type ConformanceReport,
   type KeptConformanceReport,
 } from '@duebridge/contract';
-import {
-  CommandError,
-  exitCodes,
-  facts,
-  print,
-  readTextFile,
-  type CommandRun,
-} from '@duebridge/runtime/cli';
+import { facts, misused, print, readTextFile, type CommandRun } from '@duebridge/runtime/cli';
 import { parsedJson } from '../plain-text.ts';
 
 const reportFile = compileCheck(ConformanceFile);
@@ -46,17 +39,13 @@ const NO_REPORT =
 function summaryOf(name: string, text: string): ConformanceReport {
   const file = parsedJson(text);
   if (!reportFile.holds(file)) {
-    throw new CommandError(
+    throw misused(
       `${name} is not a report of a partner: write one with "duebridge conform partner TARGET --json"`,
-      exitCodes.usage,
     );
   }
   const { verdict, target, profile, started_at, kit_version, counts } = file;
   if (verdict === 'config' || verdict === 'nothing') {
-    throw new CommandError(
-      `the run of ${name} judged nothing: mend what it says, and run it again`,
-      exitCodes.usage,
-    );
+    throw misused(`the run of ${name} judged nothing: mend what it says, and run it again`);
   }
   return {
     base_url: cut(target.base_url),

@@ -1,6 +1,6 @@
 /** How the fields of the admin API are written at a terminal, where their names and schemas do not say it well enough. */
 import { PartnerPaths } from '@duebridge/contract';
-import { CommandError, exitCodes, type Words } from '@duebridge/runtime/cli';
+import { misused, type Words } from '@duebridge/runtime/cli';
 
 /** The server that the commands ask. */
 export const TARGET = { server: 'platform', defaultPort: 4001 } as const;
@@ -9,10 +9,7 @@ export const TARGET = { server: 'platform', defaultPort: 4001 } as const;
 function cents(text: string): string {
   const match = /^\$?(\d{1,9})(?:\.(\d{2}))?$/.exec(text.replaceAll(',', ''));
   if (match === null) {
-    throw new CommandError(
-      `--amount ${text} is not an amount: give dollars, such as 25 or 25.00`,
-      exitCodes.usage,
-    );
+    throw misused(`--amount ${text} is not an amount: give dollars, such as 25 or 25.00`);
   }
   return String(Number(`${match[1]}${match[2] ?? '00'}`));
 }
@@ -22,9 +19,8 @@ function instant(text: string, isEnd: boolean): string {
   const day = /^\d{4}-\d{2}-\d{2}$/.test(text);
   const at = Date.parse(day ? `${text}T00:00:00Z` : text);
   if (Number.isNaN(at)) {
-    throw new CommandError(
+    throw misused(
       `${text} is neither a day such as 2026-03-21 nor a time such as 2026-03-21T14:00:00Z`,
-      exitCodes.usage,
     );
   }
   return new Date(day && isEnd ? at + 86_400_000 : at).toISOString();

@@ -372,7 +372,8 @@ async function readLeaf(
   throw misused(`${flagOf(name)} ${typed}: write a whole number from ${minimum} to ${maximum}`);
 }
 
-function misused(sentence: string): CommandError {
+/** The error of a command that was used wrongly. */
+export function misused(sentence: string): CommandError {
   return new CommandError(sentence, exitCodes.usage);
 }
 
