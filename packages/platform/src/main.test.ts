@@ -192,6 +192,20 @@ test('a program at the admin address that is not a platform is reported as such'
   assert.match(outcome.said, /DUEBRIDGE_ADMIN_URL/);
 });
 
+test('a file is written to its end, however long that takes', async (t) => {
+  // Two minutes, once the limit of the whole.
+  const soon = AbortSignal.timeout(100);
+  t.mock.method(AbortSignal, 'timeout', () => soon);
+  const slow = createServer((_request, response) => {
+    response.write('first,');
+    setTimeout(() => response.end('last'), 400);
+  });
+  const { out, said } = await run('export', {
+    env: { DUEBRIDGE_ADMIN_URL: await served(t, slow) },
+  });
+  assert.equal(out, 'first,last', said);
+});
+
 test('text from a partner cannot send control codes to the terminal', () => {
   assert.equal(columns([['failed', 'gone\u001b[2J\u0007']]), 'failed  gone [2J');
 });

@@ -6,9 +6,6 @@ import type { ErrorBody } from '@duebridge/contract';
 import { CommandError, exitCodes } from '../errors.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Maximum wait for an answer; reconciliation reads each payment of a batch when the partner has no statement. */
-const ANSWER_TIMEOUT_MS = 120_000;
-
 /** How often, and how long at most, a command waits when it makes more calls than the server takes from one operator. */
 const MAX_WAITS = 5;
 const MAX_WAIT_S = 10;
@@ -78,20 +75,19 @@ async function send(
 ): Promise<Response> {
   const base = adminUrl(terminal, target);
   const key = await adminKey(terminal, target.server);
-  const type = typeof body === 'string' ? 'text/csv' : 'application/json';
+  const [type, content] =
+    typeof body === 'string' ? ['text/csv', body] : ['application/json', JSON.stringify(body)];
+  // Node waits five minutes for an answer to begin and for each part of it. A limit of the whole would break off a long file.
   try {
     return await fetch(`${base}${path}`, {
       method,
       headers: {
         authorization: `Bearer ${key}`,
-        ...(body === undefined ? {} : { 'content-type': type }),
+        ...(body !== undefined && { 'content-type': type }),
       },
-      ...(body === undefined
-        ? {}
-        : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      body: body === undefined ? null : content,
       // A redirect would send the key to another address.
       redirect: 'error',
-      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
     });
   } catch (cause) {
     throw new CommandError(

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import test, { type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { addressKey, believing, shutOut } from './front.ts';
 import { isSecure } from './server.ts';
 import { systemClock } from '../clock.ts';
@@ -59,7 +60,10 @@ test('an address is counted by what one person has of it', () => {
 test('an answer that nobody reads is given up', async (t) => {
   const { app, port } = await listening(t, { limits: { idleMs: 200 } }, (app) => {
     app.get('/large', () => Buffer.alloc(50_000_000));
+    app.get('/late', () => delay(600, 'late'));
   });
+  const late = await fetch(`http://127.0.0.1:${port}/late`);
+  assert.equal(await late.text(), 'late', 'whoever waits for an answer is not idle');
   const closed = new Promise<void>((resolve) => {
     app.server.once('connection', (one: net.Socket) => one.once('close', () => resolve()));
   });

@@ -22,10 +22,7 @@ export const FRONT_LIMITS = {
   pipelined: 8,
   /** How long an address that pipelines, or that floods (`shutOut`), is shut out, and its new connections are held. */
   shutOutMs: 10_000,
-  /**
-   * A connection on which nothing moves for this long is closed: whoever reads no answer. It is above the 25 s for which
-   * a read may wait (decision 24).
-   */
+  /** A connection on which nothing moves for this long is closed, unless it waits for an answer: whoever reads none, or asks nothing. */
   idleMs: 40_000,
 };
 
@@ -142,7 +139,11 @@ export function openFront(
   // Node calls it before it makes a socket, which costs the event loop as much again as all else that a refusal takes. It is an option
   // of net that http's createServer does not pass on; Node calls only its `check`.
   Object.assign(server, { blockList: { check: isFull } });
-  server.setTimeout(limits.idleMs);
+  server.setTimeout(limits.idleMs, (socket) => {
+    // An answer may take minutes, such as a comparison of the money of a year.
+    const isAwaited = (unanswered.get(socket) ?? 0) > 0 && socket.writableLength === 0;
+    if (!isAwaited) socket.destroy();
+  });
   // Node's own listener reads and parses a connection: only those that are let in get it.
   const read = server.listeners('connection') as ((socket: Socket) => void)[];
   const letIn = (socket: Socket): void => read.forEach((listener) => listener.call(server, socket));
