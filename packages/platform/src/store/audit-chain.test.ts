@@ -30,6 +30,12 @@ async function say(on: Pick<Database, 'query'>, ...events: string[]): Promise<vo
   }
 }
 
+/** Writes lines of one moment. */
+const write = (on: Database, count: number, at = 'clock_timestamp()') =>
+  on.query(
+    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT ${at}, 'ada', 'x' FROM generate_series(1, ${count})`,
+  );
+
 /** Seals all existing lines, in as many rounds as needed. */
 async function sealAll(
   database: Database,
@@ -165,14 +171,10 @@ test('a comparison reads bounded pieces, however many lines were inserted or are
   };
   const reader = chainOf(counted);
   // Lines with the time of the second, as a restored or forged table may have them; and as many that are new.
-  const write = (at: string): Promise<unknown> =>
-    database.query(
-      `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT ${at}, 'eve', 'x' FROM generate_series(1, 12000)`,
-    );
-  await write('clock_timestamp()');
+  await write(database, 12_000);
   const intact = await reader.verify(0, 50);
   assert.deepEqual([intact.broken, intact.newest, intact.unsealed], [null, 3, 10_000]);
-  await write(`(SELECT at FROM duebridge_platform.audit WHERE event = 'two')`);
+  await write(database, 12_000, `(SELECT at FROM duebridge_platform.audit WHERE event = 'two')`);
   const { broken } = await reader.verify(0, 50);
   assert.deepEqual([broken?.what, broken?.seal_no], ['inserted', 2]);
   assert.ok(Math.max(...read) < 3_000, `${Math.max(...read)} rows in one answer`);
@@ -203,6 +205,26 @@ test('pieces that end early leave no seal out, and see what is changed between t
   );
   const next = await chain.verify(2, 50);
   assert.deepEqual([next.broken?.what, next.broken?.seal_no], ['seal_altered', 3]);
+});
+
+test('lines of a month that goes to files while they are compared were not removed [EE8]', async (t) => {
+  const database = await audited(t);
+  await write(database, 1);
+  await sealAll(database, chainOf(database));
+  const query: Database['query'] = async (statement, values) => {
+    // After the question what is in files.
+    if (JSON.stringify(statement).includes('AS line WHERE')) {
+      await tamper(
+        database,
+        'DELETE FROM duebridge_platform.audit',
+        `INSERT INTO duebridge_platform.archives (month, until, until_id, folder, payments, payments_sha256, lines, audit_sha256)
+         VALUES ('2026-01', now(), '', '', 0, '', 1, '') ON CONFLICT DO NOTHING`,
+      );
+    }
+    return database.query(statement, values);
+  };
+  const { broken, seals } = await chainOf({ ...database, query }).verify(0, 50);
+  assert.deepEqual([broken, seals], [null, 1]);
 });
 
 test('a writer to the database without the key cannot make valid seals [EE8]', async (t) => {
@@ -241,17 +263,13 @@ test('sealing waits for lines of open transactions, and seals them once they are
 
 test('replicas that seal at the same time make one chain, however many lines share a moment [EE8]', async (t) => {
   const database = await audited(t);
-  const write = (count: number, at = 'clock_timestamp()'): Promise<unknown> =>
-    database.query(
-      `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT ${at}, 'ada', 'x' FROM generate_series(1, ${count})`,
-    );
   // More lines than one seal covers; then the same number with an identical timestamp.
-  await write(4_100);
-  await write(2_500, 'now()');
+  await write(database, 4_100);
+  await write(database, 2_500, 'now()');
   const chains = Array.from({ length: 4 }, () => chainOf(database));
   for (let round = 0; round < 3; round += 1) {
     await Promise.all(chains.map((chain) => chain.seal()));
-    await write(3);
+    await write(database, 3);
   }
   await Promise.all(chains.map((chain) => sealAll(database, chain)));
   const done = await verify(chains[0] as AuditChain, 2);
@@ -273,9 +291,10 @@ test('a database whose clock went back an hour continues sealing, and no line co
       return [{ ...row, now: at.replace('Z', '000Z') }];
     },
   };
-  await database.query(
-    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() + ${hour} - interval '1 second' * n, 'ada', 'before'
-       FROM generate_series(0, 9) AS n`,
+  await write(
+    database,
+    10,
+    `clock_timestamp() + ${hour} - interval '1 second' * (generate_series - 1)`,
   );
   await sealAll(database, chainOf(ahead), `clock_timestamp() + ${hour}`);
   const chain = chainOf(database);
@@ -284,16 +303,12 @@ test('a database whose clock went back an hour continues sealing, and no line co
     await sealAll(database, chain);
   }
   // And when the clock again reaches times that were sealed before the step:
-  await database.query(
-    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() + ${hour} - interval '5.5 seconds', 'ada', 'later'`,
-  );
+  await write(database, 1, `clock_timestamp() + ${hour} - interval '5.5 seconds'`);
   const later = chainOf(ahead);
   await sealAll(database, later, `clock_timestamp() + ${hour}`);
   const done = await verify(chain);
   assert.deepEqual([done.lines, done.unsealed, done.broken], [14, 0, null]);
   // A line inserted afterwards is still detected.
-  await database.query(
-    `INSERT INTO duebridge_platform.audit (at, actor, event) SELECT clock_timestamp() - interval '2 hours', 'eve', 'x'`,
-  );
+  await write(database, 1, `clock_timestamp() - interval '2 hours'`);
   assert.equal((await verify(chain)).broken?.what, 'inserted');
 });
