@@ -413,6 +413,9 @@ describe('a run obeys its options', () => {
     assert.deepEqual(fileHistory(place).entries(), []);
     writeFileSync(join(place, 'payments.json'), '[');
     assert.deepEqual(fileHistory(place).entries(), []);
+    let trouble = '';
+    fileHistory('/proc/none', (why) => (trouble = why)).add([{} as never]);
+    assert.match(trouble, /mkdir/, 'a folder that cannot be made');
   });
 
   test('an error in a target file names the field', () => {

@@ -32,6 +32,19 @@ export async function keepOwner(file: string, directory: string): Promise<void> 
 }
 
 /**
+ * Makes a folder, and those above it that are missing. Node's own way to do so never returns where a file system answers ENOENT whatever is
+ * there, as /proc does.
+ */
+export async function makeFolder(folder: string, mode?: number): Promise<void> {
+  const above = path.dirname(folder);
+  if (above !== folder) await makeFolder(above, mode);
+  await mkdir(folder, { mode }).catch(async (error: unknown) => {
+    const there = await stat(folder).catch(() => undefined);
+    if (there?.isDirectory() !== true) throw error;
+  });
+}
+
+/**
  * Locks a data directory for one process until it releases it or ends, however it ends; undefined when another process has it. `name`
  * is the lock file. The kernel holds the lock, through SQLite. Throws ConfigurationError when the directory cannot be used.
  */
@@ -46,7 +59,7 @@ export async function holdDataDirectory(
   try {
     // Root lets others pass: the user id that runs PostgreSQL has to reach its files.
     const mode = process.getuid?.() === 0 ? 0o711 : 0o700;
-    await mkdir(directory, { recursive: true, mode });
+    await makeFolder(directory, mode);
     await appendFile(file, '', { mode: 0o600 });
     await keepOwner(file, directory);
     const held = (lock = new DatabaseSync(file));

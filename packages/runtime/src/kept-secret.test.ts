@@ -26,4 +26,6 @@ test('a folder where a file should be is reported as a configuration error', asy
   await assert.rejects(keptSecret(folder), ConfigurationError);
   await keptSecret(path.join(folder, 'file'));
   await assert.rejects(keptSecret(path.join(folder, 'file', 'key')), ConfigurationError);
+  // Where Node's recursive mkdir never returns.
+  await assert.rejects(keptSecret('/proc/none/key'), ConfigurationError);
 });

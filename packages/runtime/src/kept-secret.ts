@@ -1,8 +1,8 @@
 /** A secret that a server generates once and keeps in its own file, for starts without a configured one (decision 28). */
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
+import { link, readFile, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { keepOwner } from './data-directory.ts';
+import { keepOwner, makeFolder } from './data-directory.ts';
 import { ConfigurationError, messageOf } from './errors.ts';
 
 /** 256 bits: beyond guessing. */
@@ -31,7 +31,7 @@ export async function keptSecret(file: string): Promise<string> {
   // Written to another file and linked into place: of two concurrent starts one wins, and neither reads half a secret.
   const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {
-    await mkdir(path.dirname(file), { recursive: true });
+    await makeFolder(path.dirname(file));
     await writeFile(aside, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
     await keepOwner(aside, path.dirname(file));
     await link(aside, file).catch((error: unknown) => {

@@ -4,8 +4,8 @@
  * Plain JSON in a folder (default `.duebridge-conform/`), written to a new file that then replaces the old one, so that a killed
  * run leaves the old file intact.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Json } from '@duebridge/contract';
 import type { Intent } from './payment-fields.ts';
 
@@ -63,13 +63,20 @@ export function fileHistory(
   return memoryHistory(Array.isArray(payments) ? payments.filter(isEntry) : [], (all) => {
     const draft = `${file}.${process.pid}`;
     try {
-      mkdirSync(folder, { recursive: true });
+      makeFolder(folder);
       writeFileSync(draft, `${JSON.stringify(all, undefined, 2)}\n`, { mode: 0o600 });
       renameSync(draft, file);
     } catch (error) {
       onTrouble(error instanceof Error ? error.message : String(error));
     }
   });
+}
+
+/** Makes a folder and those above it. Node's own way to do so never returns below /proc. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  makeFolder(dirname(folder));
+  mkdirSync(folder);
 }
 
 function isEntry(value: Partial<HistoryEntry> | null): value is HistoryEntry {

@@ -45,10 +45,11 @@ assert.ok(first);
 const { name, month, before } = first;
 const YEAR_MS = 366 * 86_400_000;
 const said: string[] = [];
-const given = { database, before, folder, actor: 'ada', progress: said.push.bind(said) };
 /** A year from now, unless said otherwise, the first partition is long over. */
-const archive = (now = Date.now() + YEAR_MS): Promise<ArchivedMonth[]> =>
-  archiveMonths({ ...given, clock: { now: () => now } });
+const clock = { now: () => Date.now() + YEAR_MS };
+const given = { database, before, folder, clock, actor: 'ada', progress: said.push.bind(said) };
+const archive = (more: Partial<typeof given> = {}): Promise<ArchivedMonth[]> =>
+  archiveMonths({ ...given, ...more });
 
 async function count(table: string): Promise<number> {
   const [row] = await database.query<{ n: number }>(
@@ -66,7 +67,7 @@ const ids = await database.query<{ id: string }>(
 const told = await Promise.all(ids.map(({ id }) => auditOfPayment(database, id)));
 
 test('a month with anything open stays, and the reason is said', async () => {
-  await assert.rejects(archive(Date.now()), /has not been over for 31 days/);
+  await assert.rejects(archive({ clock: Date }), /has not been over for 31 days/);
   await assert.rejects(archive(), /payments have not ended, or their funds are not settled \(6\)/);
   await force(
     database,
@@ -87,6 +88,7 @@ test('a run that fails leaves the month as it was, and one that was killed is be
   const inTheWay = join(folder, month, 'audit.zst');
   await mkdir(inTheWay, { recursive: true });
   await assert.rejects(archive(), /EISDIR|ENOTEMPTY|EEXIST/);
+  await assert.rejects(archive({ folder: '/proc/none' }), /ENOENT/);
   assert.equal(await count('audit'), lines);
   const left = await database.query(
     `SELECT 1 FROM pg_trigger WHERE tgname = 'being_archived' UNION ALL SELECT 1 FROM pg_class WHERE relname LIKE 'payments%short'`,
@@ -108,7 +110,17 @@ test('a month goes to files that were read back, and short rows stay', async () 
   );
   const statement = await readStatement(database, platform_batch_id);
   assert.ok(statement.count > 0);
-  const [done, ...more] = await archive();
+  // A run that begins before another comes to the files after it.
+  const did: ArchivedMonth[] = [];
+  let isGuarded = false;
+  const transaction: typeof database.transaction = async (work, options = {}) => {
+    if (isGuarded && did.length === 0) did.push(...(await archive()));
+    isGuarded = options.lockTimeoutMs !== undefined;
+    return database.transaction(work, options);
+  };
+  const overtaken = archive({ database: { ...database, transaction } });
+  await assert.rejects(overtaken, /audit_\d{4}_\d\d" does not exist/);
+  const [done, ...more] = did;
   assert.ok(done && more.length === 0);
   assert.deepEqual([done.month, done.payments.rows, done.audit.rows], [month, PAYMENTS, lines]);
   for (const what of ['payments', 'audit'] as const) {

@@ -11,11 +11,10 @@
  * It runs as the owner of the tables, as `migrate` does: the serving role may not remove anything, and its grants, which are read off the
  * statements that name the schema, are not made from these.
  */
-import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Refusal } from '@duebridge/contract';
-import { sqlState, type Clock, type Database, type Transaction } from '@duebridge/runtime';
+import { makeFolder, sqlState, type Database, type Transaction } from '@duebridge/runtime';
 import { giveWay, writeArchive, type KeyedLine, type Written } from './archive-file.ts';
 import { FILES } from './archived.ts';
 import { note } from './audit.ts';
@@ -53,7 +52,7 @@ interface Given {
   readonly database: Database;
   readonly before: string;
   readonly folder: string;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: { readonly now: () => number };
   readonly actor: string;
   readonly archived?: (month: ArchivedMonth) => void;
   /** Gets a line after each portion: how far the month is. */
@@ -165,7 +164,7 @@ async function archiveMonth(
   const write = (file: string, table: string, what: string): Promise<Written> =>
     writeArchive(join(folder, file), (take) => readRows(database, table, take, after(what)));
   const [payments, audit] = [`payments_${month.name}`, `audit_${month.name}`];
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder);
   const guards = [payments, audit].map(
     (table) =>
       `CREATE OR REPLACE TRIGGER being_archived BEFORE INSERT OR UPDATE ON ${SCHEMA}.${table}
@@ -209,8 +208,10 @@ function readRows(
       ]
     : ['ORDER BY platform_payment_id'];
   return unlimited(database, async (tx) => {
+    // The lock fails where another run has archived the month: its file is not written anew from the short rows that are left.
     await tx.query(
-      `SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = on`,
+      `SET LOCAL TimeZone = 'UTC'; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = on;
+       LOCK TABLE ${SCHEMA}.${table.replace('payments', 'audit')} IN ACCESS SHARE MODE`,
     );
     for (const order of orders) {
       await tx.query(
