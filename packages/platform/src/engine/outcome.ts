@@ -57,12 +57,8 @@ export type SubmitOutcome =
 /** Judges the answer to a PUT. Pure. */
 export function judgeSubmit(intent: Intent, answer: Exchange | NotSent): SubmitOutcome {
   if (answer.kind === 'reply' && (answer.status === 400 || answer.status === 422)) {
-    return {
-      kind: 'rejected',
-      status: answer.status,
-      code: errorCode(answer.json),
-      message: errorMessage(answer.json),
-    };
+    const { status, json } = answer;
+    return { kind: 'rejected', status, code: errorCode(json), message: errorMessage(json) };
   }
   return judgeAnswer(intent, answer);
 }
@@ -136,14 +132,11 @@ function unknownStatus(status: number): UnknownReason {
 
 /** The code of an error body, if it is a short plain word: unchecked partner text never enters a record. */
 function errorCode(json: unknown): string | undefined {
-  if (typeof json !== 'object' || json === null || !('code' in json)) return undefined;
-  return typeof json.code === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(json.code)
-    ? json.code
-    : undefined;
+  const { code } = Object(json) as { readonly code?: unknown };
+  return typeof code === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(code) ? code : undefined;
 }
 
 /** The message of an error body as text for people. */
 function errorMessage(json: unknown): string | undefined {
-  if (typeof json !== 'object' || json === null || !('message' in json)) return undefined;
-  return reasonText(json.message);
+  return reasonText((Object(json) as { readonly message?: unknown }).message);
 }

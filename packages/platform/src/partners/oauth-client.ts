@@ -84,9 +84,7 @@ export function callsWithToken(options: {
     }
     blocked = undefined;
     const isLess = scope.split(' ').includes('write') && !covers(judged, 'write');
-    const renewMs = isLess
-      ? Math.min(renewalMs(judged.lifeS), LESS_PAUSE_MS)
-      : renewalMs(judged.lifeS);
+    const renewMs = Math.min(renewalMs(judged.lifeS), isLess ? LESS_PAUSE_MS : Infinity);
     const expiresAt = startedAt + judged.lifeS * 1_000;
     held = { ...judged, expiresAt, renewAt: startedAt + renewMs };
   };

@@ -229,10 +229,8 @@ function entryOf({ kind, sent_at, took_ms, request_id, answer }: AnsweredCall): 
 /** The answer in one word: the status of a record, an error's code, or why there is no body. */
 function resultOf(answer: AnsweredCall['answer']): string {
   if (answer.kind !== 'reply') return answer.reason;
-  const fields = typeof answer.json === 'object' && answer.json !== null ? answer.json : {};
-  const word = 'status' in fields && answer.status === 200 ? fields['status'] : undefined;
-  const code = 'code' in fields ? fields['code'] : undefined;
-  const result = word ?? code;
+  const { status, code } = Object(answer.json) as Readonly<Record<string, unknown>>;
+  const result = (answer.status === 200 ? status : undefined) ?? code;
   if (typeof result === 'string' && /^[A-Za-z0-9_.-]{1,64}$/.test(result)) return result;
   return answer.problem === undefined ? `http_${answer.status}` : `not_json_${answer.problem}`;
 }
