@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { PartnerRegistration } from '@duebridge/contract';
+import { parseJson, type PartnerRegistration } from '@duebridge/contract';
 import { silentLog, systemClock, type Database, type Log } from '@duebridge/runtime';
 import { served, testDatabase, until, type Cleanup } from '@duebridge/runtime/testing';
 import { batchFor } from '../src/reconciliation/batch.ts';
@@ -15,6 +15,7 @@ import type { FundingCallOptions } from '../src/funding.ts';
 import { sandbox } from '../src/funding/sandbox.ts';
 import { migrations } from '../src/migrations.ts';
 import { createPartnerClient } from '../src/partners/client.ts';
+import type { Reply } from '../src/partners/http-call.ts';
 import { openSealer } from '../src/partners/seal.ts';
 import { openPartnerRegistry } from '../src/partners/registry.ts';
 import { findPayment, insertPayment, type PaymentRow } from '../src/store/payments.ts';
@@ -22,6 +23,13 @@ import type { Writer } from '../src/store/steps.ts';
 
 /** A sealing key of the tests: 32 bytes in base64. */
 export const SEAL_KEY = Buffer.alloc(32, 7).toString('base64');
+
+/** An answer in JSON, as the client of partners gives it. */
+export function reply(status: number, json: unknown): Reply {
+  const parsed = json === undefined ? undefined : parseJson(JSON.stringify(json));
+  const rest = { problem: undefined, retryAfter: undefined, waited: false };
+  return { kind: 'reply', status, json: parsed, ...rest };
+}
 
 /** A request as the scripted partner saw it. */
 export interface Seen {

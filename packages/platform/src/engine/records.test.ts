@@ -11,16 +11,10 @@ import pg from 'pg';
 import { Outage } from './outage.ts';
 import type { StepWrite } from '../store/steps.ts';
 import { PaymentRecords, type Recorded } from './records.ts';
+import { posted, POSTED_AT } from '../../test/standing.ts';
 
-const SUCCEEDED = {
-  status: 'succeeded',
-  payment_id: 'P',
-  initiated_at: '2026-03-01T10:00:00.000Z',
-  posted_at: '2026-03-01T10:00:05.000Z',
-  failure_reason: null,
-} as const;
 const ADVANCE: StepWrite = { kind: 'advance', to: 'dispatching' };
-const END: StepWrite = { kind: 'end', by: 'partner', ending: SUCCEEDED };
+const END: StepWrite = { kind: 'end', by: 'partner', ending: posted(POSTED_AT) };
 const SETTLE: StepWrite = { kind: 'settle' };
 const away = (): Error => new DatabaseUnavailable('away', 'unknown');
 const locked = (): Error =>

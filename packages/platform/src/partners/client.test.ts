@@ -1,23 +1,21 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:https';
 import test from 'node:test';
-import { parseJson } from '@duebridge/contract';
 import { served } from '@duebridge/runtime/testing';
-import { scriptedPartner, engineRig, type Answer, type EngineRig } from '../../test/engine-rig.ts';
+import {
+  engineRig,
+  reply,
+  scriptedPartner,
+  type Answer,
+  type EngineRig,
+} from '../../test/engine-rig.ts';
 import { certificate } from '../../test/certificates.ts';
 import { openPeer, type Reply } from './http-call.ts';
 import { judgeAccount, judgeBalance } from './client.ts';
 import type { Partner } from './registry.ts';
 
 const asked = { biller_id: 'acme', account_id: 'ACC-1' };
-const reply = (status: number, json: unknown): Reply => ({
-  kind: 'reply',
-  status,
-  json: json === undefined ? undefined : parseJson(JSON.stringify(json)),
-  problem: undefined,
-  retryAfter: undefined,
-  waited: false,
-});
+const GET = { method: 'GET', path: '/', headers: {}, deadlineMs: 30_000 } as const;
 
 test('an account is shown as far as it is readable, and never somebody else’s [AC1 B1 TR3]', () => {
   assert.deepEqual(judgeAccount(asked, reply(200, {})), {
@@ -170,8 +168,7 @@ test('a name is resolved without getaddrinfo, whose threads all partners would s
   const url = scripted.url.replace('127.0.0.1', 'partner.localhost');
   const peer = openPeer(url, { connections: 1, allowPrivateAddresses: true });
   t.after(() => peer.close());
-  const answer = await peer.exchange({ method: 'GET', path: '/', headers: {}, deadlineMs: 5_000 });
-  assert.equal(answer.kind, 'reply');
+  assert.equal((await peer.exchange(GET)).kind, 'reply');
 });
 
 test('an untrusted certificate ends the call, whatever the environment says [F47]', async (t) => {
@@ -186,13 +183,7 @@ test('an untrusted certificate ends the call, whatever the environment says [F47
   const before = process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
   process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
   try {
-    const exchange = await peer.exchange({
-      method: 'GET',
-      path: '/',
-      headers: {},
-      deadlineMs: 30_000,
-    });
-    assert.deepEqual(exchange, { kind: 'no_reply', reason: 'certificate' });
+    assert.deepEqual(await peer.exchange(GET), { kind: 'no_reply', reason: 'certificate' });
   } finally {
     if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED'];
     else process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = before;

@@ -12,21 +12,15 @@ import {
 import {
   engineRig,
   keptLog,
+  reply,
   scriptedPartner,
   type EngineRig,
+  type ScriptedPartner,
   type Seen,
 } from '../../test/engine-rig.ts';
 import type { Exchange, Reply } from './http-call.ts';
 import type { PaymentRow } from '../store/payments.ts';
 
-const reply = (status: number, json: unknown): Reply => ({
-  kind: 'reply',
-  status,
-  json: parseJson(JSON.stringify(json)),
-  problem: undefined,
-  retryAfter: undefined,
-  waited: false,
-});
 const good = (more: object = {}): Reply =>
   reply(200, {
     access_token: 'abc',
@@ -234,16 +228,11 @@ test('a granted scope without write sends no put, and an absent scope counts as 
   assert.equal(await tokenOf(absent.tokens), 'abc');
 });
 
-async function registerOAuth(
-  rig: EngineRig,
-  partner_id: string,
-  base_url: string,
-  token_url: string,
-): Promise<void> {
-  await rig.register(partner_id, base_url, {
+async function registerOAuth(rig: EngineRig, { url }: ScriptedPartner): Promise<void> {
+  await rig.register('acme', url, {
     auth: {
       method: 'oauth',
-      token_url,
+      token_url: `${url}/oauth/token`,
       client_id: 'platform',
       client_secret: 's+e%c&r:e=t',
       scope: 'read write',
@@ -256,7 +245,7 @@ test('a thousand waiting payments fetch one token, and each call carries it as B
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
   partner.pollsToEnd = 0;
-  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
+  await registerOAuth(rig, partner);
   const engine = rig.engine();
   await engine.start();
   const rows = await Promise.all(Array.from({ length: 1_000 }, () => rig.pay(engine, 'acme')));
@@ -277,7 +266,7 @@ test('a revoked token leads to one new fetch and one repeat, whoever waits [OA4 
   const log = keptLog();
   const rig = await engineRig(t, { log });
   const partner = await scriptedPartner(t);
-  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
+  await registerOAuth(rig, partner);
   let issued = 0;
   let valid = '';
   partner.script = (seen) => {
@@ -306,7 +295,7 @@ test('a redirect from the token endpoint is not followed with the secret [OA1]',
   const rig = await engineRig(t);
   const partner = await scriptedPartner(t);
   const thief = await scriptedPartner(t);
-  await registerOAuth(rig, 'acme', partner.url, `${partner.url}/oauth/token`);
+  await registerOAuth(rig, partner);
   let redirected = 0;
   partner.script = (seen) => {
     if (seen.path !== '/oauth/token' || redirected > 0) return undefined;
