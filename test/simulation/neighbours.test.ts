@@ -57,6 +57,12 @@ describe('with the pauses of production', () => {
     });
   }
 
+  test('one payment is answered 500 forever, and is left to itself although others come one by one [LV3]', async () => {
+    const scene = { sick: always(500), count: 1, everyMs: 20_000, seconds: 300 };
+    const { sickCalls } = await play(postgres, scene);
+    assert.ok(sickCalls.length <= 20, `${sickCalls.length} calls in five minutes`);
+  });
+
   for (const [what, fails] of [
     ['dates each posting by the poll that asks for it', false],
     ['fails every payment, and so names no time', true],

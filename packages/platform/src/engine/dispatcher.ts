@@ -340,9 +340,7 @@ export class Dispatcher {
     // The lease may have expired while we waited for the database.
     if (this.#ended || !holdsLease()) return 'forget';
     const call = stepOf(payment) === 'submit' ? submit : poll;
-    const event = await call(this.#on, payment, partner);
-    free();
-    return this.#apply(payment, partner, event);
+    return this.#apply(payment, partner, await call(this.#on, payment, partner), free);
   }
 
   /** Carries out what an event leads to. */
@@ -350,6 +348,7 @@ export class Dispatcher {
     payment: ActivePayment,
     partner: Partner | undefined,
     event: PaymentEvent,
+    free?: () => void,
   ): Promise<Next> {
     const { clock, client, times } = this.#on;
     const { partner: known, biller_id, collection } = payment.group;
@@ -367,6 +366,8 @@ export class Dispatcher {
     });
     const { signal, breach, write, tookMs } = decision;
     if (partner && signal && known.heed(partner, biller_id, signal)) this.#pump(known);
+    // Not before: the queue forgets a biller of whom nothing waits and nothing is under way, and when it last answered normally.
+    free?.();
     if (breach !== undefined) this.#breached(payment, breach);
     if (partner && decision.resetConnections === true) client.reset(partner);
     Object.assign(payment, decision.memory);
