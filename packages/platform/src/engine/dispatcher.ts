@@ -22,7 +22,7 @@ import { activePayment, GONE, isCurrent, laneOf, stepOf } from './active-payment
 import type { ActivePayment, PaymentGroup } from './active-payment.ts';
 import { CallQueue } from './call-queue.ts';
 import { fund, poll, submit } from './calls.ts';
-import type { CallGround, WorkerGround } from './options.ts';
+import { callsEndMs, type CallGround, type WorkerGround } from './options.ts';
 import { PartnerCalls, type Part } from './partner-calls.ts';
 import { decide, isUnsent, type PaymentEvent } from './payment-steps.ts';
 import { learn } from './poll-schedule.ts';
@@ -203,9 +203,10 @@ export class Dispatcher {
     const lane = laneOf(payment, step);
     if (step === 'authorize' || step === 'settle') {
       funding.push(payment, funding_party, lane);
-      this.#startDue(funding, async (one) =>
-        this.#apply(one, undefined, await fund(this.#on, one)),
-      );
+      this.#startDue(funding, async (one) => {
+        const payee = await this.#on.registry.get(one.group.partner.partner_id);
+        return this.#apply(one, payee, await fund(this.#on, one));
+      });
     } else {
       partner.queue.push(payment, biller_id, lane);
       this.#pump(partner);
@@ -357,6 +358,7 @@ export class Dispatcher {
       now: Math.floor(now),
       random: () => clock.random(),
       times,
+      callsEndMs: callsEndMs(partner, times.callsEndMs),
       collection,
       refusals: partner?.refusals ?? [],
       settlements: known.settlements,

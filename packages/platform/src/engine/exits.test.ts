@@ -82,7 +82,8 @@ function reached(): Set<PaymentStage> {
   const around = {
     now: 1,
     random: () => 0.5,
-    times: { retryMs: 1, maxRetryMs: 2, pollMs: 1, trialMs: 1, callsEndMs: 1 },
+    times: { retryMs: 1, maxRetryMs: 2, pollMs: 1, trialMs: 1 },
+    callsEndMs: 1,
     collection: 'reserved',
     refusals: [],
     settlements: new SettlementTimes(),
@@ -157,7 +158,7 @@ async function inState(rig: Ground, state: string): Promise<string> {
   return id;
 }
 
-/** Waits out the half minute in which calls of before a pause may be under way. */
+/** Waits out the time in which calls of before a pause may be under way. */
 async function pause(rig: Ground, id: string): Promise<void> {
   await pausePayment(rig.database, id, 'a test', 'ada');
   await rig.database.query('ALTER TABLE duebridge_platform.audit DISABLE TRIGGER ALL');
@@ -257,6 +258,14 @@ test('a payment is closed by word only when no call for it can be under way [PL5
     await assert.rejects(closes(id), { code: 'CONFLICT' }, `${stage}, paused a moment ago`);
     assert.equal((await findPayment(rig.database, id))?.status, 'processing');
   }
+  // A minute later one may be, where a partner is given two for each.
+  const slow = await rig.standing('dispatching');
+  const give = (call_timeout_ms: number) =>
+    rig.registry.change('acme', { budget: { call_timeout_ms } }, 'ada');
+  await give(120_000);
+  await pause(rig, slow);
+  await assert.rejects(closes(slow), { code: 'CONFLICT' });
+  await give(15_000);
   // One that succeeded by word has what the partner said.
   const id = await rig.standing('dispatching', MINE);
   const step = { platform_payment_id: id, from: 'dispatching', to: 'review' } as const;

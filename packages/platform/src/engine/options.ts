@@ -2,13 +2,18 @@
 import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
 import type { Funds } from '../funding/funds.ts';
 import type { PartnerClient } from '../partners/client.ts';
-import type { PartnerRegistry } from '../partners/registry.ts';
+import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { Outage } from './outage.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 
-/** A call has ended after this, whatever became of whoever made it: more than a call may take (partners/http-call.ts). */
-export const CALLS_END_MS = 30_000;
+/**
+ * When a call to this partner has ended, whatever became of whoever made it: twice its limit, because a token may be fetched for it and a
+ * pause be noticed first, and half a minute at least.
+ */
+export function callsEndMs(partner?: Partner, leastMs = DEFAULT_TIMES.callsEndMs): number {
+  return Math.max(leastMs, 2 * (partner?.budget.call_timeout_ms ?? 0));
+}
 
 /** Times of the engine in milliseconds, as in production; tests shorten them. */
 export const DEFAULT_TIMES = {
@@ -32,8 +37,8 @@ export const DEFAULT_TIMES = {
   bugPauseMs: 30_000,
   /** First delay between polls of a partner that is not known yet; see poll-schedule.ts. */
   pollMs: FIRST_POLL_MS,
-  /** How long a call of a process that died may still be under way. */
-  callsEndMs: CALLS_END_MS,
+  /** How long a call of a process that died may still be under way, at least; see callsEndMs. */
+  callsEndMs: 30_000,
 };
 export type EngineTimes = Readonly<Record<keyof typeof DEFAULT_TIMES, number>>;
 

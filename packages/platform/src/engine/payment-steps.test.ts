@@ -27,7 +27,8 @@ const TAKEN: PaymentMemory = { ...SENT, stage: 'accepted', payment_id: 'P-1', ac
 const AROUND: Surroundings = {
   now: NOW,
   random: () => 0.5,
-  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000, callsEndMs: 30_000 },
+  times: { retryMs: 200, maxRetryMs: 60_000, pollMs: 1_000, trialMs: 2_000 },
+  callsEndMs: 30_000,
   collection: 'reserved',
   refusals: ['CLOSED'],
   settlements: new SettlementTimes(),

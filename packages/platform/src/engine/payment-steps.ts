@@ -139,6 +139,8 @@ export interface Surroundings {
   /** In [0, 1). */
   readonly random: () => number;
   readonly times: StepTimes;
+  /** How long a call of a process that died may still be under way. */
+  readonly callsEndMs: number;
   /** When the payment's method takes the money. */
   readonly collection: Collection;
   /** Codes of this partner that refuse a payment for good (decision 21). */
@@ -152,7 +154,7 @@ export interface Surroundings {
 }
 
 /** The delays of a payment. */
-type StepTimes = Pick<EngineTimes, 'retryMs' | 'maxRetryMs' | 'pollMs' | 'trialMs' | 'callsEndMs'>;
+type StepTimes = Pick<EngineTimes, 'retryMs' | 'maxRetryMs' | 'pollMs' | 'trialMs'>;
 
 /** What an answer says about the partner as a whole. */
 export type PartnerSignal =
@@ -216,7 +218,7 @@ export function decide(payment: Payment, event: PaymentEvent, around: Surroundin
       // What was never sent fails. What may have been sent may be posted (PL5): its partner is asked, once no call can be under way any
       // more that would bring it there after the answer.
       if (!payment.maybeSent) return failsUnsent(event.reason);
-      return { memory: { declined: event.reason, tries: 0 }, next: around.times.callsEndMs };
+      return { memory: { declined: event.reason, tries: 0 }, next: around.callsEndMs };
     case 'waits':
       return { memory: { tries: 0 }, next: event.afterMs };
     case 'funding_failed': {

@@ -6,7 +6,7 @@ import { ARRIVALS, findPayment, type PaymentRow } from '../store/payments.ts';
 import { ACCEPTED_AT, advance, ground, lastLine, ME, type Ground } from '../../test/standing.ts';
 import { resumePayment } from '../store/operators-acts.ts';
 import { closePayment, type ReviewDependencies } from './review.ts';
-import { scriptedPartner, engineRig, writer } from '../../test/engine-rig.ts';
+import { engineRig, reply, scriptedPartner, writer } from '../../test/engine-rig.ts';
 
 const settled = (row: PaymentRow): boolean => row.settled_at !== null;
 
@@ -31,7 +31,7 @@ for (const [at, ends] of [
   test(`funds declined of a payment that may have been sent, and is ${at ?? 'unknown'} at its partner: ${ends.join(', ')} [PL5]`, async (t) => {
     const rig = await engineRig(t);
     const partner = await scriptedPartner(t);
-    await rig.register('acme', partner.url);
+    await rig.register('acme', partner.url, { budget: { call_timeout_ms: 300, wait_seconds: 0 } });
     const engine = rig.engine();
     const more = { funding_method: 'sandbox_declined', slot: ARRIVALS };
     const { platform_payment_id: id, ...made } = await rig.pay(engine, 'acme', more);
@@ -49,14 +49,18 @@ for (const [at, ends] of [
     // An answer that is not the partner's own denies nothing.
     let away = 3;
     partner.script = () => ((away -= 1) > 0 ? { status: 404, json: {} } : undefined);
+    const startedAt = performance.now();
     await engine.start();
     const row = await rig.until(id, ({ stage }) => stage === 'review' || stage === 'ended');
+    // As long as a call of before the loss may have been under way.
+    assert.ok((partner.seen[0]?.at ?? 0) - startedAt >= 600);
     assert.deepEqual([row.status, row.ended_by, row.review_reason], ends);
     if (ends[1] === 'partner') await rig.until(id, settled);
     assert.deepEqual([...new Set(partner.seen.map(({ method }) => method))], ['GET']);
   });
 }
 
+const answered = (status: number, json: object) => () => reply(status, json);
 /** What a GET may get, built for the payment that it asks about; what it tells an operator; and whether it contradicts one. */
 const ANSWERS: readonly (readonly [
   evidence: string,
@@ -75,28 +79,15 @@ const ANSWERS: readonly (readonly [
   ['failed', record({ status: 'failed', failure_reason: 'no' }), 'closed', 'CONFLICT'],
   ['canceled', record({ status: 'canceled' }), 'closed', 'CONFLICT'],
   ['mismatch_amount_in_cents', record({ amount_in_cents: 1 }), 'closed', 'CONFLICT'],
-  ['not_found', reply(404, { code: 'PAYMENT_NOT_FOUND' }), 'closed', 'closed'],
-  ['not_found_by_whom', reply(404, { message: 'no Route' }), 'closed', 'SERVICE_UNAVAILABLE'],
-  ['unknown_server_error', reply(500, {}), 'closed', 'SERVICE_UNAVAILABLE'],
-  ['held_credentials', reply(401, {}), 'closed', 'SERVICE_UNAVAILABLE'],
+  ['not_found', answered(404, { code: 'PAYMENT_NOT_FOUND' }), 'closed', 'closed'],
+  ['not_found_by_whom', answered(404, { message: 'no Route' }), 'closed', 'SERVICE_UNAVAILABLE'],
+  ['unknown_server_error', answered(500, {}), 'closed', 'SERVICE_UNAVAILABLE'],
+  ['held_credentials', answered(401, {}), 'closed', 'SERVICE_UNAVAILABLE'],
 ];
 
-function reply(status: number, json: Record<string, string>) {
-  return () =>
-    ({
-      kind: 'reply',
-      status,
-      json,
-      problem: undefined,
-      retryAfter: undefined,
-      waited: false,
-    }) as const;
-}
-
 function record(differences: Record<string, string | number>) {
-  return ({ platform_payment_id, platform_batch_id, amount_in_cents }: PaymentRow) => ({
-    ...reply(200, {})(),
-    json: {
+  return ({ platform_payment_id, platform_batch_id, amount_in_cents }: PaymentRow) =>
+    reply(200, {
       payment_id: 'P',
       platform_payment_id,
       platform_batch_id,
@@ -107,8 +98,7 @@ function record(differences: Record<string, string | number>) {
       initiated_at: ACCEPTED_AT,
       posted_at: null,
       ...differences,
-    },
-  });
+    });
 }
 
 /** A payment whose PUT was refused with this review reason; a partner that answers each GET so. */
@@ -117,7 +107,7 @@ async function refused(
   review_reason: string,
   answer: (
     payment: PaymentRow,
-  ) => Awaited<ReturnType<ReviewDependencies['client']['poll']>> = reply(404, {
+  ) => Awaited<ReturnType<ReviewDependencies['client']['poll']>> = answered(404, {
     code: 'PAYMENT_NOT_FOUND',
   }),
   rejection_message?: string,

@@ -15,13 +15,13 @@ import type { Services } from '../services.ts';
 import { OF_PAYMENT } from '../store/audit.ts';
 import { knownPayment, PAUSED, type PaymentRow } from '../store/payments.ts';
 import { endByOperator, type ReviewAct } from '../store/operators-acts.ts';
-import { CALLS_END_MS } from './options.ts';
+import { callsEndMs } from './options.ts';
 import { judgePoll, type PollOutcome } from './outcome.ts';
 import { isUnsent } from './payment-steps.ts';
 
 const NOT_IN_REVIEW = 'The payment is not in review';
 const NOT_CLOSABLE =
-  'The payment is neither in review nor paused: pause it, and close it half a minute later';
+  'The payment is neither in review nor paused: pause it, and close it when its calls have ended';
 const NOT_REFUSED_BY_PARTNER =
   'The partner did not refuse this payment; it needs the statement of the partner';
 
@@ -84,8 +84,8 @@ const pausedStatement = sql(`
 
 /** Throws unless a PUT of the paused payment may have left, perhaps before the database lost it, and none can be under way. */
 async function assertSilent(
-  { database }: ReviewDependencies,
-  { platform_payment_id, stage, maybe_sent }: PaymentRow,
+  { database, registry }: ReviewDependencies,
+  { platform_payment_id, partner_id, stage, maybe_sent }: PaymentRow,
 ): Promise<void> {
   if (isUnsent({ stage }) && maybe_sent === null) {
     throw conflict('Nothing was sent for this payment: withdraw it');
@@ -93,7 +93,7 @@ async function assertSilent(
   const [paused] = await database.query<{ ms: number | null }>(pausedStatement, [
     platform_payment_id,
   ]);
-  const left = CALLS_END_MS - (paused?.ms ?? 0);
+  const left = callsEndMs(await registry.known(partner_id)) - (paused?.ms ?? 0);
   if (left > 0) {
     const seconds = Math.ceil(left / 1_000);
     throw conflict(`A call may still be under way: close it in ${seconds} seconds`);
