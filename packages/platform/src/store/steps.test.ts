@@ -161,6 +161,10 @@ test('a partner that forgot a payment takes it again under another id, and the f
   assert.deepEqual((await lastLine(rig, id))[2], { former_payment_id: 'P' });
   // The same id once more: the time of the first acceptance stays.
   assert.deepEqual(await again('Q', ACCEPTED_AT), ['Q', POSTED_AT]);
+  // What a failover lost is refused as any other step of a row that is elsewhere, so that its worker reads the row.
+  const { ending: said } = ending(id);
+  const end = ending(id, { ending: { ...said, payment_id: 'R' } });
+  assert.deepEqual(await endPayments(rig.database, writer(ME), [end]), [false]);
 });
 
 test('an end records the acceptance that nobody had written, and whether anything is left to settle [PL7 EE8]', async (t) => {

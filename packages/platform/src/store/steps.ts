@@ -108,7 +108,8 @@ function recordOf(step: Step): object {
  * it from scanning everything in flight through its partial index.
  *
  * The partner names payment_id and initiated_at once; only one that forgot the payment, and was sent the same PUT again, may name others, and
- * then the earlier payment_id is kept as evidence (decision 22). Hardly any row has one.
+ * then the earlier payment_id is kept as evidence (decision 22). Hardly any row has one. A worker may know another than the row after a failover
+ * that lost the acceptance under it: the row is read again.
  */
 const stepStatement = sql(
   'payment_step',
@@ -137,7 +138,7 @@ const stepStatement = sql(
                   posted_at timestamptz, failure_reason text, settles boolean, funds text, source text, reason text),
             duebridge_platform.slots AS s
       WHERE p.platform_payment_id = u.id AND p.platform_payment_id BETWEEN $4 AND $5 AND s.slot = p.slot + 0 AND s.worker_id = $1 AND p.stage = u.from_stage
-        AND num_nulls(p.settled_at) = 1
+        AND num_nulls(p.settled_at) = 1 AND (p.stage <> 'accepted' OR coalesce(u.payment_id, p.payment_id) = p.payment_id)
       RETURNING p.*, u.detail, u.held, u.held_until, u.status IS NOT NULL AS ends, u.source, u.reason AS lost,
                 CASE WHEN u.settles THEN coalesce(u.funds, CASE p.status WHEN 'succeeded' THEN 'captured' ELSE 'released' END) END AS funds
    ), kept AS (
