@@ -324,18 +324,14 @@ const oneOrderExplains: Checker = ({ events, wrong, forgetful }) => {
   return violations;
 };
 
-/**
- * LV6, EE2: after healing everything has ended, except what only the partner or an operator can end. A forgetful partner that gets a PUT
- * once more from the network, after it forgot it and before the platform knows, names the payment anew: that is for a person to see.
- */
+/** LV6, EE2: after healing everything has ended, except what only the partner or an operator can end. */
 const everythingEnds: Checker = ({ events, end, wrong, forgetful }) => {
-  const doubled = answeredTwice(events);
   const isForAPerson = (row: PlatformRow): boolean =>
     row.stage === 'review' &&
     (wrong.has(row.partner) ||
       (forgetful.has(row.partner) &&
         row.review_reason === 'mismatch_payment_id' &&
-        doubled.has(row.id)));
+        isNamedUnseen(events, row)));
   return end.platform
     .filter((row) => !row.settled && !isForAPerson(row))
     .map((row) => ({
@@ -344,13 +340,22 @@ const everythingEnds: Checker = ({ events, end, wrong, forgetful }) => {
     }));
 };
 
-/** Payments of which the partner got one PUT twice. */
-function answeredTwice(events: readonly Event[]): Set<string> {
-  const puts = of(events, 'sent').filter(({ method }) => method === 'PUT');
-  const calls = new Set(puts.map(({ call }) => call));
-  const answers = of(events, 'answered').filter(({ call }) => calls.has(call));
-  const times = countBy(answers, ({ call }) => String(call));
-  return new Set(answers.flatMap(({ call, id }) => (times.get(String(call)) === 1 ? [] : [id])));
+/**
+ * Whether a partner that forgot a payment has named it anew, and the platform, whose row has the earlier name, cannot know why. The engine takes
+ * another name in answer to a PUT alone that it sends because the partner itself denied the payment. It has sent none where the network
+ * delivered a PUT of before once more, or late; and a failover has taken the denial from it, with what was answered after that.
+ */
+function isNamedUnseen(events: readonly Event[], { id, payment_id }: PlatformRow): boolean {
+  const puts = of(events, 'sent').filter((put) => put.id === id && put.method === 'PUT');
+  const leftAt = new Map(puts.map(({ call, at }) => [call, at]));
+  const answers = of(events, 'answered').filter(
+    ({ call, answer }) => leftAt.has(call) && answer.http === 200,
+  );
+  const named = answers.find(({ answer }) => answer.payment_id === payment_id);
+  const anew = answers.find(({ answer }) => answer.payment_id !== payment_id);
+  if (named === undefined || anew === undefined || anew.at < named.at) return false;
+  const isOfBefore = (leftAt.get(anew.call) ?? Infinity) < named.at;
+  return isOfBefore || of(events, 'rewound').some(({ at }) => at > anew.at);
 }
 
 export const CHECKERS: Readonly<Record<string, Checker>> = {

@@ -85,6 +85,7 @@ export interface PlatformRow {
   readonly settled: boolean;
   readonly cents: number;
   readonly review_reason: string | null;
+  readonly payment_id: string | null;
   /** When its method takes the money; default `reserved`. */
   readonly collection?: Collection;
 }

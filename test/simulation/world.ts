@@ -220,7 +220,7 @@ class Rows {
   async look(at?: number): Promise<PlatformRow[]> {
     const rows = await this.#postgres.look<PlatformRow & { slot: number | null }>(
       `SELECT platform_payment_id AS id, partner_id AS partner, status, stage, settled_at IS NOT NULL AS settled,
-              amount_in_cents AS cents, review_reason, slot,
+              amount_in_cents AS cents, review_reason, payment_id, slot,
               CASE funding_method WHEN 'mandate' THEN 'afterwards' WHEN 'elsewhere' THEN 'elsewhere' ELSE 'reserved' END AS collection
          FROM duebridge_platform.payments ORDER BY platform_payment_id`,
     );
