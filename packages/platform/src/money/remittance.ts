@@ -76,7 +76,10 @@ const ACTOR = 'remittance';
 
 // Making ----------------------------------------------------------------------------------------------------------------------
 
-/** `$1`: those that wait for people, who resolve their differences; apart, so that they do not hide the others behind the limit. */
+/**
+ * `$1`: those that wait for people, who resolve their differences; apart, so that they do not hide the others behind the limit. The others in any
+ * order: the batch of a partner that is gone is never compared, and must not hide them either.
+ */
 const closedStatement = sql(`
    SELECT * FROM (
    SELECT b.platform_batch_id, b.partner_id, b.cutoff_at,
@@ -85,7 +88,7 @@ const closedStatement = sql(`
      FROM duebridge_platform.batches b
     WHERE b.closed_at IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM duebridge_platform.remitted_batches r WHERE r.platform_batch_id = b.platform_batch_id)) AS closed
-    WHERE (differs AND is_compared) = $1 ORDER BY cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`);
+    WHERE (differs AND is_compared) = $1 ORDER BY CASE WHEN NOT $1 THEN random() END, cutoff_at, platform_batch_id LIMIT ${AT_ONCE}`);
 const claimStatement = sql(`
    INSERT INTO duebridge_platform.remitted_batches (platform_batch_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1 AS one`);
 /** What the payments say and what the book says, apart, a payment counted once whatever its rows: they must agree before money leaves. */
