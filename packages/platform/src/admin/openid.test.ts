@@ -48,6 +48,8 @@ const platform = await startTestPlatform(
 /** The parts of a browser that this flow needs: cookies by host and port, redirects, and forms. */
 function browser() {
   const jars = new Map<string, Map<string, string>>();
+  const cookiesFor = (host: string): string =>
+    [...(jars.get(host) ?? [])].map(([name, value]) => `${name}=${value}`).join('; ');
   const visit = async (
     address: string,
     form?: Record<string, string>,
@@ -60,7 +62,7 @@ function browser() {
       const response = await fetch(url, {
         redirect: 'manual',
         method: body === undefined ? 'GET' : 'POST',
-        headers: { cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; ') },
+        headers: { cookie: cookiesFor(url.host) },
         ...(body === undefined ? {} : { body: new URLSearchParams(body) }),
       });
       for (const line of response.headers.getSetCookie()) {
@@ -92,10 +94,7 @@ function browser() {
       return page.url;
     },
     async self(): Promise<{ status: number; body: Record<string, unknown> }> {
-      const host = new URL(platform.adminUrl).host;
-      const cookie = [...(jars.get(host) ?? [])]
-        .map(([name, value]) => `${name}=${value}`)
-        .join('; ');
+      const cookie = cookiesFor(new URL(platform.adminUrl).host);
       const response = await fetch(`${platform.adminUrl}/admin/v1/me`, { headers: { cookie } });
       return { status: response.status, body: (await response.json()) as Record<string, unknown> };
     },

@@ -25,18 +25,13 @@ test('how an endpoint does is said in words: times, errors and breaches, each wi
     request_id: 'r',
     ...change,
   });
+  const unavailable = call({ http_status: 503, result: 'http_503' });
   const health = healthOf(
     [paid(3, 2_000), paid(2, 600_000), paid(1, null)],
     new Map([
       ['p3', [call({ kind: 'put', took_ms: 90 }), call({ http_status: 404, result: 'NOT_FOUND' })]],
-      ['p2', [call({ http_status: 503, result: 'http_503' }), call({ body: 'sealed', count: 2 })]],
-      [
-        'p1',
-        [
-          call({ http_status: null, result: 'timeout' }),
-          call({ http_status: 503, result: 'http_503' }),
-        ],
-      ],
+      ['p2', [unavailable, call({ body: 'sealed', count: 2 })]],
+      ['p1', [call({ http_status: null, result: 'timeout' }), unavailable]],
     ]),
   );
   assert.deepEqual(health.summary, [

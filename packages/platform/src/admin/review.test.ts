@@ -90,10 +90,12 @@ function readGauges(): () => Promise<string> {
 }
 
 const reason = { reason: 'the biller says that it will never take it' };
+const close = (by: typeof ada, id: string, body: object = reason): Promise<Answer> =>
+  by('POST', `/admin/v1/payments/${id}/close`, body);
 
 test('a payment refused by its partner for good can be closed: failed, funds released, the customer may pay again [ST3 FR1 LV6]', async () => {
   const { id, session } = await inReview();
-  const closed = await ada('POST', `/admin/v1/payments/${id}/close`, reason);
+  const closed = await close(ada, id);
   assert.equal(closed.status, 200, closed.text);
   const { outcome, payment } = closed.body as unknown as ReviewClose;
   assert.equal(outcome, 'done');
@@ -114,20 +116,19 @@ test('a payment refused by its partner for good can be closed: failed, funds rel
   const end = audit.find((entry) => entry.event === 'payment_ended');
   assert.equal(end?.actor, 'ada');
   assert.equal(end?.detail['reason'], reason.reason);
-  assert.equal((await ada('POST', '/admin/v1/payments/never/close', reason)).status, 404);
-  const denied = await vic('POST', `/admin/v1/payments/${id}/close`, reason);
+  assert.equal((await close(ada, 'never')).status, 404);
+  const denied = await close(vic, id);
   assert.equal(denied.body['code'], 'INSUFFICIENT_ROLE');
 });
 
 test('above the limit one person cannot end a payment alone, however often they ask', async () => {
   const { id } = await inReview(100_001);
-  const path = `/admin/v1/payments/${id}/close`;
-  const first = await ada('POST', path, reason);
+  const first = await close(ada, id);
   assert.equal(first.body['outcome'], 'second_person_needed', first.text);
-  assert.equal((await ada('POST', path, reason)).status, 409);
+  assert.equal((await close(ada, id)).status, 409);
   assert.equal((await detailOf(id)).ask?.asked_by, 'ada');
   assert.deepEqual(await asksAbout(id), ['ada: close']);
-  const second = await bob('POST', path, { reason: 'I agree' });
+  const second = await close(bob, id, { reason: 'I agree' });
   assert.equal(second.body['outcome'], 'done', second.text);
   const { audit, ask } = await detailOf(id);
   assert.equal(ask, null);
@@ -138,10 +139,9 @@ test('above the limit one person cannot end a payment alone, however often they 
 
 test('a request for a second person ends with its review, with its author, and where another asks for something else', async () => {
   const { id } = await inReview(100_002);
-  const path = `/admin/v1/payments/${id}/close`;
   const eve = await operator('eve', 'operator');
-  const outcome = async (by: typeof ada, body: object): Promise<unknown> =>
-    (await by('POST', path, body)).body['outcome'];
+  const outcome = async (by: typeof ada, body: object) =>
+    (await close(by, id, body)).body['outcome'];
   assert.equal(await outcome(ada, reason), 'second_person_needed');
   // Resumed, refused again: another review, of which nobody has asked anything.
   assert.equal((await ada('POST', `/admin/v1/payments/${id}/resume`, reason)).status, 200);
@@ -165,12 +165,11 @@ test('a request for a second person ends with its review, with its author, and w
 
 test('two persons who state different ends of a payment have not asked for the same', async () => {
   const { id } = await inReview(100_003);
-  const path = `/admin/v1/payments/${id}/close`;
   const word = { outcome: 'succeeded', evidence: 'call of 9 o’clock', payment_id: 'p-1' };
   const at = (posted_at: string) => ({ ...reason, word: { ...word, posted_at } });
-  const first = await ada('POST', path, at('2026-03-21T10:00:00Z'));
+  const first = await close(ada, id, at('2026-03-21T10:00:00Z'));
   assert.equal(first.body['outcome'], 'second_person_needed', first.text);
-  const other = await bob('POST', path, at('2026-03-21T11:00:00Z'));
+  const other = await close(bob, id, at('2026-03-21T11:00:00Z'));
   assert.equal(other.body['outcome'], 'second_person_needed', other.text);
   const [asked] = await asksAbout(id);
   assert.match(asked ?? '', /^bob: close as succeeded, payment_id p-1, posted_at 2026-03-21T11:/);
@@ -183,16 +182,15 @@ test('a payment that is driven is not closed by word, and its funds are settled 
     evidence: 'ticket 7',
     failure_reason: 'The account is closed.',
   };
-  const path = `/admin/v1/payments/${made.id}/close`;
   const settle = { ...reason, outcome: 'borne', evidence: 'ticket 7' };
   const early = await ada('POST', `/admin/v1/payments/${made.id}/settle`, settle);
   assert.equal(early.status, 409, early.text);
   assert.equal((await vic('POST', `/admin/v1/payments/${made.id}/settle`, settle)).status, 403);
-  const closed = await ada('POST', path, { ...reason, word });
+  const closed = await close(ada, made.id, { ...reason, word });
   assert.equal(closed.status, 200, closed.text);
   const { payment } = closed.body as unknown as ReviewClose;
   assert.deepEqual([payment.status, payment.failure_reason], ['failed', 'The account is closed.']);
-  assert.equal((await ada('POST', path, { ...reason, word })).status, 409);
+  assert.equal((await close(ada, made.id, { ...reason, word })).status, 409);
 });
 
 test('each attempt shows the partner’s answer without secrets or contact data, and the table holds it encrypted', async () => {

@@ -51,7 +51,8 @@ export function addArchive(command: Command, terminal: Terminal): void {
       } catch (error) {
         throw error instanceof Refusal ? new CommandError(error.message, exitCodes.failed) : error;
       } finally {
-        print(terminal, options, { months }, () => said(months));
+        const none = 'No month was archived.';
+        print(terminal, options, { months }, () => months.map(said).join('\n') || none);
       }
     });
 }
@@ -65,13 +66,6 @@ function lowerPriority(): void {
   }
 }
 
-/** What was archived, in sentences. Pure. */
-function said(months: readonly ArchivedMonth[]): string {
-  if (months.length === 0) return 'No month was archived.';
-  return months
-    .map(
-      ({ month, folder, payments, audit }) =>
-        `Archived ${month} to ${folder}: ${payments.rows} payments, ${audit.rows} lines of the audit.`,
-    )
-    .join('\n');
-}
+/** What was archived of a month, in a sentence. Pure. */
+const said = ({ month, folder, payments, audit }: ArchivedMonth): string =>
+  `Archived ${month} to ${folder}: ${payments.rows} payments, ${audit.rows} lines of the audit.`;

@@ -235,32 +235,29 @@ async function conditionOfId(
          ELSE 'partner' END AS kind`),
     [id, partner_id ?? null],
   );
-  switch (row?.kind) {
-    case 'payment':
-      return ['p.platform_payment_id = ?', id];
-    case 'batch':
-      return [OF_BATCH, id];
-    case 'funding':
-      return [
-        'p.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.funds f WHERE f.reference <> f.platform_payment_id AND f.reference = ?)',
-        id,
-      ];
-    default: {
-      const rows = await on.query<{ platform_payment_id: string }>(
-        sql(`
-           SELECT a.platform_payment_id FROM duebridge_platform.audit a
-            WHERE a.event = 'payment_ended' AND hashtext(a.detail ->> 'payment_id') = hashtext($1) AND a.detail ->> 'payment_id' = $1
-              AND ($2::text IS NULL OR a.partner_id = $2)
-           UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
-            WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`),
-        [id, partner_id ?? null],
-      );
-      if (rows.length === 0) rows.push(...(await archivedById(on, id, partner_id)));
-      const ids = rows.map((found) => found.platform_payment_id);
-      return ids.length === 0 ? undefined : ['p.platform_payment_id = ANY(?)', ids];
-    }
-  }
+  const condition = BY_KIND[row?.kind ?? ''];
+  if (condition !== undefined) return [condition, id];
+  const rows = await on.query<{ platform_payment_id: string }>(
+    sql(`
+       SELECT a.platform_payment_id FROM duebridge_platform.audit a
+        WHERE a.event = 'payment_ended' AND hashtext(a.detail ->> 'payment_id') = hashtext($1) AND a.detail ->> 'payment_id' = $1
+          AND ($2::text IS NULL OR a.partner_id = $2)
+       UNION SELECT p.platform_payment_id FROM duebridge_platform.payments p
+        WHERE p.settled_at IS NULL AND p.payment_id = $1 AND ${OF_PARTNER} LIMIT ${MAX_IDS}`),
+    [id, partner_id ?? null],
+  );
+  if (rows.length === 0) rows.push(...(await archivedById(on, id, partner_id)));
+  const ids = rows.map((found) => found.platform_payment_id);
+  return ids.length === 0 ? undefined : ['p.platform_payment_id = ANY(?)', ids];
 }
+
+/** What finds payments by an id, except by that of the partner. */
+const BY_KIND: Readonly<Record<string, string>> = {
+  payment: 'p.platform_payment_id = ?',
+  batch: OF_BATCH,
+  funding:
+    'p.platform_payment_id IN (SELECT f.platform_payment_id FROM duebridge_platform.funds f WHERE f.reference <> f.platform_payment_id AND f.reference = ?)',
+};
 
 /** Payments of archived months by the partner's id: their audit is in files, so each of these partitions has an index of its own (archive.ts). */
 async function archivedById(

@@ -2,7 +2,7 @@
 import type { AuditVerification, Route } from '@duebridge/contract';
 import { Option } from 'commander';
 import { CommandError, exitCodes } from '../errors.ts';
-import { line, type CommandLine } from './operation.ts';
+import { line, misused, type CommandLine } from './operation.ts';
 import { print } from './print.ts';
 import { progressReport, type Terminal } from './terminal.ts';
 
@@ -68,10 +68,7 @@ async function assertExpected(expected: string | undefined, ask: Ask): Promise<v
   if (expected === undefined) return;
   const [, number = '', seal] = /^([1-9][0-9]{0,11}):([0-9a-f]{64})$/.exec(expected) ?? [];
   if (seal === undefined) {
-    throw new CommandError(
-      '--expect takes NUMBER:SEAL, as this command or the log prints it',
-      exitCodes.usage,
-    );
+    throw misused('--expect takes NUMBER:SEAL, as this command or the log prints it');
   }
   const { through } = await ask(`?after=${Number(number) - 1}&limit=1`);
   if (through?.seal_no === Number(number) && through.seal === seal) return;
