@@ -8,6 +8,7 @@
 import { Readable } from 'node:stream';
 import type { Mode } from '@duebridge/contract';
 import type { Database } from '@duebridge/runtime';
+import { withInitiated } from '../store/archived.ts';
 import { listPayments, type PaymentFilter } from '../store/payment-search.ts';
 import type { PaymentRow } from '../store/payments.ts';
 import { csvCell } from '../csv-cell.ts';
@@ -58,7 +59,7 @@ export function exportPayments(
       const rows = await listPayments(database, { ...filter, cursor, limit: PAGE_ROWS }, isRead);
       if (!isRead()) return;
       let page = '';
-      for (const row of rows) {
+      for (const row of rows.length === 0 ? [] : await withInitiated(database, rows)) {
         const line = { ...row, mode: await as.modeOf(row), account: maskAccountId(row.account_id) };
         page += `${names.map((name) => csvCell(line[name])).join(',')}\r\n`;
       }

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 // As a whole: a name that an older Node lacks would hide the sentence that refuses that Node.
 import zlib from 'node:zlib';
+import { spanOf } from '../payment-id.ts';
 
 const compress = promisify(zlib.zstdCompress);
 const decompress = promisify(zlib.zstdDecompress);
@@ -105,19 +106,19 @@ async function readBlock(file: FileHandle, blocks: Blocks, index: number) {
   return { frame, text: await decompress(frame) };
 }
 
-/** The rows with this key, which is the value of their field `field`. Throws when the file cannot be read. */
-export async function readArchive<Row>(path: string, field: string, key: string): Promise<Row[]> {
+/** The rows of these payments. Throws when the file cannot be read. */
+export async function readArchive<Row>(path: string, ids: readonly string[]): Promise<Row[]> {
+  const [wanted, [first, last]] = [new Set(ids), spanOf(ids)];
   const blocks = JSON.parse(await readFile(`${path}.blocks`, 'utf8')) as Blocks;
   const file = await open(path);
   try {
     const found: Row[] = [];
     for (const [index, [least, greatest]] of blocks.entries()) {
-      if (key < least || key > greatest) continue;
+      if (last < least || first > greatest) continue;
       const { text } = await readBlock(file, blocks, index);
       for (const line of text.toString('utf8').split('\n')) {
-        if (!line.includes(key)) continue;
-        const row = JSON.parse(line) as Record<string, unknown>;
-        if (row[field] === key) found.push(row as Row);
+        const row = JSON.parse(line || '{}') as { readonly platform_payment_id?: string };
+        if (wanted.has(row.platform_payment_id ?? '')) found.push(row as Row);
       }
     }
     return found;

@@ -5,8 +5,10 @@ import { mkdir, mkdtemp, readFile, rename, rm, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after } from 'node:test';
+import { text } from 'node:stream/consumers';
 import { zstdDecompressSync } from 'node:zlib';
 import type { PaymentDetail } from '@duebridge/contract';
+import { exportPayments } from '../admin/export.ts';
 import { AuditChain } from '@duebridge/runtime';
 import { force, testDatabase } from '@duebridge/runtime/testing';
 import { migrations } from '../migrations.ts';
@@ -48,8 +50,11 @@ const said: string[] = [];
 /** A year from now, unless said otherwise, the first partition is long over. */
 const clock = { now: () => Date.now() + YEAR_MS };
 const given = { database, before, folder, clock, actor: 'ada', progress: said.push.bind(said) };
-const archive = (more: Partial<typeof given> = {}): Promise<ArchivedMonth[]> =>
-  archiveMonths({ ...given, ...more });
+async function archive(more: Partial<typeof given> = {}): Promise<ArchivedMonth[]> {
+  const months: ArchivedMonth[] = [];
+  await archiveMonths({ ...given, ...more, archived: (month) => months.push(month) });
+  return months;
+}
 
 async function count(table: string): Promise<number> {
   const [row] = await database.query<{ n: number }>(
@@ -159,11 +164,12 @@ test('a row is found in its file however the database sorts text', async () => {
   const path = join(folder, 'sorted.zst');
   // As en_US has them: ids of a partner's file, in upper case, between those of payments.
   const keys = Array.from({ length: 1_200 }, (_, n) => (n % 100 === 0 ? `A${n}` : `a${n}`));
-  const rows = keys.map((key) => ({ key, line: JSON.stringify({ key }) }));
+  const rows = keys.map((key) => ({ key, line: JSON.stringify({ platform_payment_id: key }) }));
   await writeArchive(path, async (take) => {
     for (let at = 0; at < rows.length; at += 100) await take(rows.slice(at, at + 100));
   });
-  for (const key of keys) assert.deepEqual(await readArchive(path, 'key', key), [{ key }]);
+  for (const platform_payment_id of keys)
+    assert.deepEqual(await readArchive(path, [platform_payment_id]), [{ platform_payment_id }]);
 });
 
 async function sample() {
@@ -188,6 +194,14 @@ test('a payment of an archived month is found by the id that the partner gave it
     `EXPLAIN SELECT 1 FROM duebridge_platform.payments_${name} WHERE hashtext(payment_id) = hashtext('${payment_id}') AND payment_id = '${payment_id}'`,
   );
   assert.match(JSON.stringify(plan), /Index Scan/);
+});
+
+test('an export has of archived payments what the import of a partner needs, which short rows lack', async () => {
+  const as = { unmasked: true, modeOf: async () => 'test' as const };
+  const csv = await text(exportPayments(database, { status: 'succeeded', sort: 'oldest' }, as));
+  // The customer confirmed when the partner accepted.
+  const whole = csv.match(/,(20[^,]*Z),\1,/g) ?? [];
+  assert.ok(whole.length > 4_000 && whole.length === csv.split('\n').length - 2);
 });
 
 test('an id of an archived month is still that of its payment', async () => {

@@ -54,7 +54,7 @@ interface Given {
   readonly folder: string;
   readonly clock: { readonly now: () => number };
   readonly actor: string;
-  readonly archived?: (month: ArchivedMonth) => void;
+  readonly archived: (month: ArchivedMonth) => void;
   /** Gets a line after each portion: how far the month is. */
   readonly progress?: (line: string) => void;
 }
@@ -63,18 +63,14 @@ interface Given {
  * Archives every month before `before` (`2027-01`), the oldest first, to `folder`/MONTH; `archived` gets each one. Throws Refusal CONFLICT at the
  * first month that may not go yet, with the reason; those before it stay archived.
  */
-export async function archiveMonths(given: Given): Promise<ArchivedMonth[]> {
+export async function archiveMonths(given: Given): Promise<void> {
   const { database, before, clock } = given;
-  const done: ArchivedMonth[] = [];
   // What came before its month was made moves into it, and each month is there in both tables.
   await makeMonths(database);
   for (const month of await monthsBefore(database, before)) {
     await refuseOpen(database, month, clock.now());
-    const one = await archiveMonth(given, month, join(resolve(given.folder), month.label));
-    done.push(one);
-    given.archived?.(one);
+    given.archived(await archiveMonth(given, month, join(resolve(given.folder), month.label)));
   }
-  return done;
 }
 
 /** Months that are not archived yet and end by the beginning of `before`, the oldest first. */
@@ -138,13 +134,9 @@ async function refuseOpen(database: Database, month: Month, now: number): Promis
     throw refusal(`it has not been over for ${REST_DAYS} days`);
   }
   for (const [words, by, from] of OPEN) {
-    const [row] = await unlimited(database, (tx) =>
-      tx.query<{ count: number }>(
-        `SELECT count(*)::int AS count FROM (SELECT 1 FROM ${SCHEMA}.${from} LIMIT ${COUNTED}) AS open`,
-        [month[by]],
-      ),
-    );
-    if (row !== undefined && row.count > 0) throw refusal(`${words} (${row.count})`);
+    const found = `SELECT 1 FROM ${SCHEMA}.${from} LIMIT ${COUNTED}`;
+    const rows = await unlimited(database, (tx) => tx.query(found, [month[by]]));
+    if (rows.length > 0) throw refusal(`${words} (${rows.length})`);
   }
 }
 

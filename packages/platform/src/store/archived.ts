@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { AuditEntry } from '@duebridge/contract';
 import { messageOf, sql } from '@duebridge/runtime';
+import { spanOf } from '../payment-id.ts';
 import { readArchive } from './archive-file.ts';
 import type { PaymentRow, Queryable } from './payments.ts';
 
@@ -12,7 +13,11 @@ export const FILES = { payments: 'payments.zst', audit: 'audit.zst' } as const;
 export const ENDED_BY = { by: 'partner' };
 
 const archivesStatement = sql(`
-   SELECT folder, archived_at FROM duebridge_platform.archives WHERE until_id > $1 ORDER BY until`);
+   SELECT folder, archived_at, until_id FROM duebridge_platform.archives WHERE until_id > $1 ORDER BY until`);
+type Archive = Readonly<Record<'folder' | 'archived_at' | 'until_id', string>>;
+
+/** A time of a file in the form of those of the database. */
+const moment = (at: string | null): string | null => at && new Date(at).toISOString();
 
 /** What the files have of a payment. Empty for one whose month is in the database. */
 export interface Archived {
@@ -27,15 +32,13 @@ export async function readArchived(
   on: Queryable,
   { platform_payment_id, ended_at }: PaymentRow,
 ): Promise<Archived> {
-  const archives = await on.query<{ folder: string; archived_at: string }>(archivesStatement, [
-    platform_payment_id,
-  ]);
+  const archives = await on.query<Archive>(archivesStatement, [platform_payment_id]);
   const lines: AuditEntry[] = [];
   const read = async <Row>(at: number, file: string): Promise<Row[]> => {
     const { folder = '', archived_at = '' } = archives[at] ?? {};
     const path = join(folder, file);
     try {
-      return await readArchive<Row>(path, 'platform_payment_id', platform_payment_id);
+      return await readArchive<Row>(path, [platform_payment_id]);
     } catch (error) {
       const detail = { where: path, why: messageOf(error) };
       lines.push({ at: archived_at, actor: 'duebridge', event: 'archived_elsewhere', detail });
@@ -54,7 +57,6 @@ export async function readArchived(
   const place = ({ at, event }: AuditEntry): string => `${at} ${event}`;
   lines.sort((one, other) => (place(one) < place(other) ? -1 : 1));
   if (full === undefined) return { lines, fields: { accepted_at: null, settled_at: ended_at } };
-  const moment = (at: string | null): string | null => at && new Date(at).toISOString();
   return {
     lines,
     fields: {
@@ -64,4 +66,20 @@ export async function readArchived(
       settled_at: moment(full.settled_at),
     },
   };
+}
+
+/** Payments, at least one, with the time of `initiated_at`, which short rows do not keep; without it where a file cannot be read. */
+export async function withInitiated(on: Queryable, rows: PaymentRow[]): Promise<PaymentRow[]> {
+  const ids = rows.map((row) => row.platform_payment_id);
+  const found = new Map<string, string | null>();
+  for (const { folder, until_id } of await on.query<Archive>(archivesStatement, [spanOf(ids)[0]])) {
+    const theirs = ids.filter((id) => id < until_id);
+    const full = readArchive<PaymentRow>(join(folder, FILES.payments), theirs).catch(() => []);
+    for (const one of await full) found.set(one.platform_payment_id, moment(one.initiated_at));
+    if (found.size === ids.length) break;
+  }
+  return rows.map((row) => {
+    const initiated_at = found.get(row.platform_payment_id) ?? row.initiated_at;
+    return { ...row, initiated_at };
+  });
 }
