@@ -275,14 +275,10 @@ function mayReplace(payment: PaymentRow): boolean {
 
 /** What is wrong with an amount under the account's rules; empty when it is allowed. */
 function amountProblems(amount_in_cents: number, rules: PaymentRules): Detail[] {
-  const path = 'body.amount_in_cents';
+  const must = (problem: string): Detail[] => [{ path: 'body.amount_in_cents', problem }];
   const { min_amount_in_cents: min, max_amount_in_cents: max } = rules;
-  if (min !== undefined && amount_in_cents < min) {
-    return [{ path, problem: `must be at least ${min}` }];
-  }
-  if (max !== undefined && amount_in_cents > max) {
-    return [{ path, problem: `must be at most ${max}` }];
-  }
+  if (min !== undefined && amount_in_cents < min) return must(`must be at least ${min}`);
+  if (max !== undefined && amount_in_cents > max) return must(`must be at most ${max}`);
   return [];
 }
 

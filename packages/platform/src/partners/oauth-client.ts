@@ -139,13 +139,9 @@ function renewalMs(lifeS: number): number {
 }
 
 /** The form of OA2, each value encoded once (F66). */
-export function tokenForm(credentials: OAuthCredentials, scope: string): string {
-  return new URLSearchParams({
-    grant_type: 'client_credentials',
-    client_id: credentials.client_id,
-    client_secret: credentials.client_secret,
-    scope,
-  }).toString();
+export function tokenForm({ client_id, client_secret }: OAuthCredentials, scope: string): string {
+  const fields = { grant_type: 'client_credentials', client_id, client_secret, scope };
+  return new URLSearchParams(fields).toString();
 }
 
 /** A token as its endpoint granted it. */
