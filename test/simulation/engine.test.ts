@@ -17,6 +17,7 @@ const STOP_MS = 10_000;
 const SWEPT_MS = 40_000;
 
 const postgres = await SimulatedPostgres.open();
+const hangs: Sickness = () => Promise.resolve({ kind: 'silent' });
 
 async function scene(sick: Sickness = () => Promise.resolve(undefined)) {
   const { world, history, partner, around, worker, pay } = await openScene(postgres, { sick });
@@ -98,8 +99,16 @@ test('a worker has a place for payments from its start to its stop, which gives 
   assert.deepEqual(await owners(), [{ worker_id: engine.workerId, slots: 1_024 }]);
 });
 
+test('a partner whose calls may hang for two minutes leaves the engine ready, with all of its places taken [LV2 LV3]', async () => {
+  const budget = { max_concurrent_calls: 1, call_timeout_ms: 120_000 };
+  const { world, worker, pay } = await openScene(postgres, { sick: hangs, budget });
+  void worker.start();
+  await world.run(5_000);
+  for (let cents = 1; cents <= 3; cents += 1) void pay('sick', cents);
+  assert.equal(await world.run(600_000, () => !worker.engine.health.calls), false);
+});
+
 test('a stop gives the slots back within ten seconds, though a call ignores that it is aborted [LV5]', async () => {
-  const hangs: Sickness = () => Promise.resolve({ kind: 'silent' });
   const { world, around, engine, pay, within, sent, owners, started } = await scene(hangs);
   around.networkFaults.deaf = true;
   await started();

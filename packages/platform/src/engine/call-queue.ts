@@ -73,6 +73,8 @@ export class CallQueue<T extends Due> {
   places: number;
   /** Calls per second. */
   rate: number;
+  /** How long one may take. */
+  callMs = 0;
   inFlight = 0;
   readonly #trialMs: number;
   /** In the order of turns: the party served last is last. */
@@ -186,8 +188,8 @@ export class CallQueue<T extends Due> {
 
   /**
    * For how long a call has been due although one could have started: since it was due, since a breaker let it through, and since a call
-   * last started, whichever is latest. A queue whose budget is small still starts a call now and then; one whose engine has died
-   * does not (LV2).
+   * last started, whichever is latest, and no sooner than one under way has to end, whose place may be the one that is missing. A queue whose
+   * budget is small still starts a call now and then; one whose engine has died does not (LV2).
    */
   stalledMs(now: number): number {
     let first = Number.POSITIVE_INFINITY;
@@ -198,7 +200,8 @@ export class CallQueue<T extends Due> {
         first = Math.min(first, Math.max(head.at, this.#opensAt(party, lane)));
       }
     }
-    return Math.max(0, now - Math.max(first, this.#startedAt));
+    const endsMs = this.inFlight > 0 ? this.callMs : 0;
+    return Math.max(0, now - Math.max(first, this.#startedAt + endsMs));
   }
 
   #partyOf(name: string): Party<T> {

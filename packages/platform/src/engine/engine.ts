@@ -29,7 +29,8 @@ import { within } from './timing.ts';
 import { Worker } from './worker.ts';
 
 /**
- * A due call to a partner that is neither paused nor down starts within a second. A minute without one means that the engine has stalled.
+ * A due call to a partner that is neither paused nor down starts within a second, or when another has ended. A minute without one means that
+ * the engine has stalled.
  */
 const MAX_STALL_MS = 60_000;
 

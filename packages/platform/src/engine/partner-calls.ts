@@ -60,6 +60,8 @@ export class PartnerCalls<T extends Due> {
   applyBudget(budget: Partner['budget']): boolean {
     if (budget === this.#budget) return false;
     this.#budget = budget;
+    // A step of a payment is two calls at most, of which one may wait.
+    this.queue.callMs = 2 * budget.call_timeout_ms + 1_000 * budget.wait_seconds;
     this.applyPart(this.#part);
     return true;
   }

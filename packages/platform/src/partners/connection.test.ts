@@ -38,19 +38,9 @@ async function gateway(t: TestContext) {
   );
   const { port } = new URL(await served(t, server));
   const database = await testDatabase(t, { migrations });
-  const clock = manualClock();
-  const registry = openPartnerRegistry({
-    database,
-    sealKey: SEAL_KEY,
-    allowPrivateAddresses: true,
-    clock,
-  });
-  const client = createPartnerClient({
-    registry,
-    clock,
-    log: silentLog,
-    allowPrivateAddresses: true,
-  });
+  const on = { clock: manualClock(), allowPrivateAddresses: true };
+  const registry = openPartnerRegistry({ ...on, database, sealKey: SEAL_KEY });
+  const client = createPartnerClient({ ...on, registry, log: silentLog });
   t.after(() => client.close());
   const registration: PartnerRegistration = {
     partner_id: 'city',
