@@ -61,16 +61,8 @@ export const LASTING_FIELDS = [
   'initiated_at',
 ] as const;
 
-/** The fields of a payment that are set when it is accepted and never change. */
-export const ACCEPTED_FIELDS = [
-  'payment_id',
-  'platform_payment_id',
-  'platform_batch_id',
-  'biller_id',
-  'account_id',
-  'amount_in_cents',
-  'initiated_at',
-] as const;
+/** The same, with its batch and whose it is. */
+export const ACCEPTED_FIELDS = [...LASTING_FIELDS, 'platform_batch_id', 'biller_id', 'account_id'];
 
 /** The fields of a payment that never change once it has ended (RU2). */
 export const ENDED_FIELDS = [...LASTING_FIELDS, 'status', 'posted_at', 'failure_reason'] as const;

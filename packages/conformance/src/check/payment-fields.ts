@@ -72,9 +72,16 @@ export function differences(
   other: PaymentFields,
   fields: readonly string[],
 ): string[] {
-  return fields.filter(
-    (name) => JSON.stringify(one[name] ?? null) !== JSON.stringify(other[name] ?? null),
-  );
+  return fields.filter((name) => {
+    const values = [one[name] ?? null, other[name] ?? null];
+    // The interface asks no record to name its biller or account: one answer may, and another not.
+    if (/^(?:biller|account)_id$/.test(name) && values.includes(null)) return false;
+    // A time is its instant: it may be stored with fewer digits, and read in another zone.
+    const [first, second] = values.map((value) =>
+      JSON.stringify((name.endsWith('_at') ? instantOf(value) : undefined) ?? value),
+    );
+    return first !== second;
+  });
 }
 
 /** Compares the reply's record with the first one; describes which fields differ and how. */

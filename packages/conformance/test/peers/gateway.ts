@@ -13,7 +13,7 @@ export interface Gateway {
   readonly answer?: (answer: GatewayAnswer) => GatewayAnswer;
 }
 
-export interface GatewayAnswer {
+interface GatewayAnswer {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body: Buffer;

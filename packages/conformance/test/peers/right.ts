@@ -8,7 +8,6 @@ import { pause } from '../../src/clock.ts';
 import { onRecords, together, type Behaviour, type Call } from '../../src/scripted/partner.ts';
 import type { PartnerPeer, TokenPeer } from '../judged.ts';
 import { VIRTUAL_CLOCK as CLOCK } from '../virtual-clock.ts';
-import type { GatewayAnswer } from './gateway.ts';
 import { CLIENT, KEY } from './partners.ts';
 import { OTHER } from './platforms.ts';
 import type { ProxyBehaviour } from './platform-proxy.ts';
@@ -21,13 +20,11 @@ export interface RightPartner extends PartnerPeer {
   readonly within_ms?: number;
 }
 
-const isString = (value: unknown): value is string => typeof value === 'string';
-
 /** Rewrites posted_at. */
 const posted = (write: (instant: string) => string): Behaviour =>
-  onRecords((record) => ({
+  onRecords(({ posted_at, ...record }) => ({
     ...record,
-    posted_at: isString(record['posted_at']) ? write(record['posted_at']) : record['posted_at'],
+    posted_at: typeof posted_at === 'string' ? write(posted_at) : posted_at,
   }));
 
 /** Rewrites every time in a record. */
@@ -104,18 +101,6 @@ const limited =
       },
     };
   };
-
-/** Changes each payment_id, the same way each time. */
-const named = (change: (id: string) => string): Behaviour =>
-  onRecords((record) => ({ ...record, payment_id: change(String(record['payment_id'])) }));
-
-/** Writes the JSON of an answer anew. */
-const rewritten =
-  (write: (body: unknown) => string) =>
-  (answer: GatewayAnswer): GatewayAnswer => ({
-    ...answer,
-    body: Buffer.from(write(JSON.parse(answer.body.toString()))),
-  });
 
 /** JSON in which every character of every text, names too, is an escape. */
 function escaped(body: unknown): string {
@@ -268,7 +253,12 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     how: 'with-an-unusual-id',
     profile: 'strict',
   },
-  { name: 'that escapes every character of its JSON', gateway: { answer: rewritten(escaped) } },
+  {
+    name: 'that escapes every character of its JSON',
+    gateway: {
+      answer: (a) => ({ ...a, body: Buffer.from(escaped(JSON.parse(a.body.toString()))) }),
+    },
+  },
   {
     name: 'with nested namesakes of the fields',
     behaviour: () =>
@@ -284,6 +274,20 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
     behaviour: () => onRecords(({ biller_id: _biller, account_id: _account, ...r }) => r),
   },
   {
+    name: 'that names biller and account only when a payment is read',
+    behaviour: () =>
+      onRecords(({ biller_id, account_id, ...r }, { method }) =>
+        method === 'PUT' ? r : { ...r, biller_id, account_id },
+      ),
+  },
+  {
+    name: 'that writes times at an offset in nanoseconds, and in UTC once they are stored',
+    behaviour: () => {
+      const put = times((t) => moved(t, 19_800_000).replace('Z', '456789+05:30'));
+      return together((call) => (call?.method === 'PUT' ? [put] : []));
+    },
+  },
+  {
     name: 'whose failed payments have no posted_at',
     behaviour: () =>
       onRecords(({ posted_at, ...r }) =>
@@ -292,7 +296,11 @@ export const RIGHT_PARTNERS: readonly RightPartner[] = [
   },
   {
     name: 'with payment ids in any script',
-    behaviour: () => named((id) => `№ 7/2026 "Ñandú" \\ 日本 😀 <a&b> ${id}`),
+    behaviour: () =>
+      onRecords((r) => ({
+        ...r,
+        payment_id: `№ 7/2026 "Ñandú" \\ 日本 😀 <a&b> ${String(r['payment_id'])}`,
+      })),
   },
   {
     name: 'with times in nanoseconds, and an offset in hours only',
