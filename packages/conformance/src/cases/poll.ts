@@ -149,9 +149,7 @@ const p51: PartnerCase = {
 };
 
 /** A time as a reader of logs looks for it. */
-function at(ms: number): string {
-  return new Date(ms).toISOString();
-}
+const at = (ms: number): string => new Date(ms).toISOString();
 
 const p52: PartnerCase = {
   id: 'P52',

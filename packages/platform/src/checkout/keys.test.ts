@@ -10,7 +10,8 @@ import { openClientKeys, type ClientKeys } from './keys.ts';
 const database = await testDatabase({ after }, { migrations, name: 'keys' });
 const pepper = createSecretKey(Buffer.alloc(32, 7));
 const clock = manualClock();
-const open = (): ClientKeys => openClientKeys({ database, pepper, clock, log: silentLog });
+const open = (under = pepper): ClientKeys =>
+  openClientKeys({ database, pepper: under, clock, log: silentLog });
 
 let partners = 0;
 async function newPartner(): Promise<string> {
@@ -45,12 +46,7 @@ test('a database that leaks gives nobody a key: only a digest under the pepper i
   );
   assert.equal(rows.length, 1);
   assert.ok(!JSON.stringify(rows).includes(api_key));
-  const elsewhere = openClientKeys({
-    database,
-    pepper: createSecretKey(Buffer.alloc(32, 8)),
-    clock,
-    log: silentLog,
-  });
+  const elsewhere = open(createSecretKey(Buffer.alloc(32, 8)));
   assert.equal(await codeOf(elsewhere.verify(client_id, api_key)), 'UNAUTHORIZED');
 });
 
@@ -144,12 +140,7 @@ test('a wrong key costs as much as a right one: the same number of queries, cach
     await keys.verify(client_id, given).catch(() => undefined);
     costs.push([cold, asked - cold]);
   }
-  assert.deepEqual(costs, [
-    [1, 0],
-    [1, 0],
-    [1, 0],
-    [1, 0],
-  ]);
+  assert.deepEqual(costs.map(String), Array(4).fill('1,0'));
 });
 
 test('nobody issues or revokes for another partner', async () => {

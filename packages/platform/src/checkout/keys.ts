@@ -62,9 +62,12 @@ const revokeAccess = sql(`
    ), ended AS (
      DELETE FROM duebridge_platform.sessions s USING mine WHERE s.token_hash = mine.token_hash AND s.expires_at > now() RETURNING 1
    ), gone AS (
-     DELETE FROM duebridge_platform.tokens t USING mine WHERE t.token_hash = mine.token_hash AND t.expires_at > now() RETURNING 1
+     DELETE FROM duebridge_platform.tokens t USING mine WHERE t.token_hash = mine.token_hash AND t.expires_at > now() RETURNING t.token_hash
    )
-   SELECT (SELECT count(*) FROM ended)::int AS sessions, (SELECT count(*) FROM gone)::int AS tokens`);
+   SELECT (SELECT count(*) FROM ended)::int AS sessions, ARRAY(SELECT token_hash FROM gone) AS tokens`);
+/** Those that were being opened: the statement above waited for their tokens, and does not see what was committed meanwhile. */
+const revokeOpened = sql(`
+   DELETE FROM duebridge_platform.sessions WHERE token_hash = ANY($1::bytea[]) RETURNING 1`);
 
 /** Issues, rotates, verifies and revokes API keys. */
 export type ClientKeys = ReturnType<typeof openClientKeys>;
@@ -134,11 +137,13 @@ export function openClientKeys(services: Pick<Services, 'database' | 'pepper' | 
       actor: string,
     ): Promise<RevokedAccess> =>
       database.transaction(async (tx) => {
-        const known = await tx.query(selectClient, [client_id, partner_id]);
+        const whose = [client_id, partner_id];
+        const known = await tx.query(selectClient, whose);
         if (known.length === 0) throw new Refusal('NOT_FOUND');
-        const [count = { sessions: 0, tokens: 0 }] = await tx.query<
-          Omit<RevokedAccess, 'client_id'>
-        >(revokeAccess, [client_id, partner_id]);
+        const [ended] = await tx.query<{ sessions: number; tokens: Buffer[] }>(revokeAccess, whose);
+        const { sessions = 0, tokens = [] } = ended ?? {};
+        const opened = await tx.query(revokeOpened, [tokens]);
+        const count = { sessions: sessions + opened.length, tokens: tokens.length };
         const detail = { client_id, reason, ...count };
         await note(tx, { actor, event: 'access_revoked', partner_id, detail });
         return { client_id, ...count };

@@ -143,13 +143,30 @@ test('a command that names nothing says that the id or the listener may be wrong
 
 test('after a key leaks, the tokens and sessions made with it can be ended', async () => {
   const leaked = await platform.credentials('water');
-  const { session, token } = await platform.session(leaked, 'a2', 'leak@example.com');
+  const { token } = await platform.session(leaked, 'a2', 'leak@example.com');
   const client = leaked['x-client-id'] ?? '';
-  const words = ['key', 'revoke-access', client, '--partner', 'water', '--reason', 'leaked'];
-  assert.match(await run(words), /^sessions +1$[^]*^tokens +1$|^tokens +1$[^]*^sessions +1$/m);
-  const headers = bearer(session);
-  assert.equal((await platform.call('GET', '/v1/flow/session', { headers })).status, 401);
   const again = { headers: bearer(token), body: {} };
+  const words = ['key', 'revoke-access', client, '--partner', 'water', '--reason', 'leaked'];
+  // Another session is being opened at that moment.
+  const waiting = (): Promise<object[]> =>
+    platform.database.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+  const { opening, ending } = await platform.database.transaction(async (tx) => {
+    await tx.query(
+      `UPDATE duebridge_platform.tokens SET sessions = 1 WHERE token_hash = sha256($1)`,
+      [token],
+    );
+    const opening = platform.call('POST', '/v1/flow/session', again);
+    await until('it waits for its token', async () => (await waiting()).length === 1);
+    const ending = run(words);
+    await until('both wait', async () => (await waiting()).length === 2);
+    return { opening, ending };
+  });
+  const late = await opening;
+  assert.match(await ending, /^sessions +2$[^]*^tokens +1$|^tokens +1$[^]*^sessions +2$/m);
+  const headers = bearer(String(late.body['session']));
+  assert.equal((await platform.call('GET', '/v1/flow/session', { headers })).status, 401);
   assert.equal((await platform.call('POST', '/v1/flow/session', again)).status, 401);
 });
 
