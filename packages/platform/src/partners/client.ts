@@ -255,18 +255,11 @@ function openLine(
       operation: 'get_account' | 'get_balance',
       { biller_id, account_id }: AccountKey,
       given?: CallOptions,
-    ): Promise<Exchange | NotSent | undefined> =>
-      reads.take('')
-        ? undefined
-        : send(
-            {
-              deadlineMs: INTERACTIVE_DEADLINE_MS,
-              ...given,
-              operation,
-              values: { biller_id, account_id },
-            },
-            interactive,
-          ),
+    ): Promise<Exchange | NotSent | undefined> => {
+      if (reads.take('')) return undefined;
+      const ours = { operation, values: { biller_id, account_id } };
+      return send({ deadlineMs: INTERACTIVE_DEADLINE_MS, ...given, ...ours }, interactive);
+    },
     send,
     close: () => Promise.all(peers.map((one) => one.close())),
   };

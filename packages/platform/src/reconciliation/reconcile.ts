@@ -95,10 +95,8 @@ export function openReconciliations(dependencies: Dependencies) {
         const result = await Promise.race([run.result, late]);
         if (result !== undefined) runs.delete(platform_batch_id);
         const { compared, of } = run.progress;
-        const running = { of };
-        return (
-          result ?? { platform_batch_id, method: 'payments', compared, differences: [], running }
-        );
+        const soFar = { compared, differences: [], running: { of } };
+        return result ?? { platform_batch_id, method: 'payments', ...soFar };
       } catch (error) {
         runs.delete(platform_batch_id);
         throw error;
