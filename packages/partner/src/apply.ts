@@ -32,7 +32,7 @@ import { tracedPosting } from './traces.ts';
 
 /** Maximum payments in hand; the sweep finds further ones in the table (memory stays bounded). */
 const MAX_IN_HAND = 100_000;
-/** Of these, a biller has at least so many in hand beside others whose system hangs. */
+/** Each biller may have so many in hand even beyond them, so that one whose system hangs keeps no other out. */
 const ROOM_OF_BILLER = 1_000;
 /** A payment that has been processing for this long was left behind. Payments in hand here are skipped whatever their age. */
 const SWEEP_AGE_MS = 2_000;
