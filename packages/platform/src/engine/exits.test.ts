@@ -20,7 +20,9 @@ import { readStatement } from '../reconciliation/batch.ts';
 import { isWithdrawable } from '../admin/payment-list.ts';
 import { endCase } from '../store/cases.ts';
 import { pausePayment, settleByWord, withdrawPayment } from '../store/operators-acts.ts';
+import type { Partner } from '../partners/registry.ts';
 import { activePayment } from './active-payment.ts';
+import { callsEndMs } from './options.ts';
 import { decide, type PaymentEvent, type PaymentMemory } from './payment-steps.ts';
 import { SettlementTimes } from './poll-schedule.ts';
 import { closePayment } from './review.ts';
@@ -44,14 +46,8 @@ async function table(): Promise<Map<string, string[]>> {
 
 /** The stages that a payment reaches by any answers in any order. */
 function reached(): Set<PaymentStage> {
-  const facts = {
-    status: 200,
-    dueAt: 0,
-    startedAt: 0,
-    retryAfterMs: undefined,
-    waited: false,
-    askedToWait: false,
-  };
+  const times = { dueAt: 0, startedAt: 0, retryAfterMs: undefined };
+  const facts = { status: 200, ...times, waited: false, askedToWait: false };
   const acceptance = { payment_id: 'P', initiated_at: '2026-03-01T10:00:00.000Z' };
   const ended = { status: 'succeeded', ...acceptance, posted_at: acceptance.initiated_at } as const;
   const answers = [
@@ -238,10 +234,8 @@ test('funds that are settled, or that do not fit the end of their payment, are n
   await refused(await rig.standing('accepted'), 'captured');
   const ended = await inState(rig, 'ended');
   await refused(ended, 'released');
-  assert.deepEqual(
-    await settlePayments(rig.database, writer(ME), [{ platform_payment_id: ended }]),
-    [true],
-  );
+  const settling = settlePayments(rig.database, writer(ME), [{ platform_payment_id: ended }]);
+  assert.deepEqual(await settling, [true]);
   await refused(ended, 'captured');
   const unknown = settleByWord(rig.database, 'never', { outcome: 'borne', evidence }, NO_ONE);
   await assert.rejects(unknown, { code: 'PAYMENT_NOT_FOUND' });
@@ -265,6 +259,9 @@ test('a payment is closed by word only when no call for it can be under way [PL5
   await give(120_000);
   await pause(rig, slow);
   await assert.rejects(closes(slow), { code: 'CONFLICT' });
+  // After a 401 there is a second one, and a token may be fetched for each.
+  const granted = { budget: { call_timeout_ms: 25_000 }, auth: { method: 'oauth' } };
+  assert.ok(callsEndMs(granted as Partner) >= 2 * (10_000 + 25_000));
   await give(15_000);
   // One that succeeded by word has what the partner said.
   const id = await rig.standing('dispatching', MINE);

@@ -2,17 +2,19 @@
 import type { Clock, Database, Log, Metrics } from '@duebridge/runtime';
 import type { Funds } from '../funding/funds.ts';
 import type { PartnerClient } from '../partners/client.ts';
+import { TOKEN_DEADLINE_MS } from '../partners/oauth-client.ts';
 import type { Partner, PartnerRegistry } from '../partners/registry.ts';
 import type { EngineMetrics } from './metrics.ts';
 import type { Outage } from './outage.ts';
 import { FIRST_POLL_MS, FIRST_RETRY_MS, MAX_RETRY_MS } from './poll-schedule.ts';
 
 /**
- * When a call to this partner has ended, whatever became of whoever made it: twice its limit, because a token may be fetched for it and a
- * pause be noticed first, and half a minute at least.
+ * When a call to this partner has ended, whatever became of whoever made it: twice its limit, because a pause is noticed late and a 401 leads
+ * to a second call, each with the time for a token, and half a minute at least.
  */
 export function callsEndMs(partner?: Partner, leastMs = DEFAULT_TIMES.callsEndMs): number {
-  return Math.max(leastMs, 2 * (partner?.budget.call_timeout_ms ?? 0));
+  const tokenMs = partner?.auth.method === 'oauth' ? TOKEN_DEADLINE_MS : 0;
+  return Math.max(leastMs, 2 * (tokenMs + (partner?.budget.call_timeout_ms ?? 0)));
 }
 
 /** Times of the engine in milliseconds, as in production; tests shorten them. */

@@ -24,7 +24,7 @@ export interface NotSent {
 type Access = 'read' | 'write';
 
 /** The token endpoint counts as unreachable when it takes longer. */
-const DEADLINE_MS = 10_000;
+export const TOKEN_DEADLINE_MS = 10_000;
 /** Life assumed when the answer names none that can be read (F51). */
 const DEFAULT_LIFE_S = 300;
 /** Longest life believed (F54): a revoked token is then noticed within the hour even if nobody answers 401. */
@@ -71,7 +71,7 @@ export function callsWithToken(options: {
       path: url.pathname + url.search,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: tokenForm(credentials, scope),
-      deadlineMs: DEADLINE_MS,
+      deadlineMs: TOKEN_DEADLINE_MS,
     });
     const judged = judgeToken(answer);
     options.fetched(judged.kind === 'granted' ? 'granted' : judged.reason);
