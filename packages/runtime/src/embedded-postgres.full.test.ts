@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import * as fs from 'node:fs/promises';
@@ -56,10 +56,7 @@ function isAlive(pid: number): boolean {
 }
 
 /** Another process that uses the server until it is killed. */
-async function otherUser(
-  t: TestContext,
-  dataDirectory: string,
-): Promise<{ child: ChildProcess; pid: number; url: string }> {
+async function otherUser(t: TestContext, dataDirectory: string) {
   const program = `
     import { startEmbeddedPostgres } from ${module};
     const server = await startEmbeddedPostgres({ dataDirectory: process.argv[1] });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { openDatabase } from './postgres.ts';
-import { assertInTime, testDatabase, testInRealTime } from '../test/testing.ts';
+import { assertInTime, served, testDatabase, testInRealTime } from '../test/testing.ts';
 
 const migrations = {
   schema: 'test_ground',
@@ -21,11 +21,8 @@ testInRealTime(
       ours.pipe(theirs).pipe(ours);
       lines.add({ ours, theirs });
     });
-    await new Promise<void>((resolve) => {
-      way.listen(0, '127.0.0.1', resolve);
-    });
     const url = new URL(direct.url);
-    url.port = String((way.address() as AddressInfo).port);
+    url.port = new URL(await served(t, way)).port;
     const database = openDatabase({
       url: url.href,
       applicationName: 'failover',
@@ -35,7 +32,6 @@ testInRealTime(
       await database.close();
       for (const socket of [...lines].flatMap(({ ours, theirs }) => [ours, theirs]))
         socket.destroy();
-      way.close();
     });
 
     const slow = Array.from({ length: 4 }, () => database.query('SELECT pg_sleep(2.2)'));

@@ -1,5 +1,6 @@
 /** Receipts through a real SMTP server: each payment's customer gets one mail, whatever the mail server does in between. */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:net';
 import test, { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -23,7 +24,13 @@ interface Taken {
 
 /** A mail server that takes, or refuses as it is told. */
 async function startMailServer() {
-  const self = { url: '', taken: [] as Taken[], answer: undefined as number | undefined };
+  const self = {
+    url: '',
+    taken: [] as Taken[],
+    answer: undefined as number | undefined,
+    /** Mails are answered once it resolves. */
+    held: Promise.resolve(),
+  };
   const server = new SMTPServer({
     authOptional: true,
     disabledCommands: ['STARTTLS', 'AUTH'],
@@ -36,7 +43,7 @@ async function startMailServer() {
           return;
         }
         self.taken.push({ to: session.envelope.rcptTo.map((one) => one.address).join(), text });
-        done();
+        void self.held.finally(done);
       });
     },
   });
@@ -46,10 +53,13 @@ async function startMailServer() {
 
 const mails = await startMailServer();
 const partner = await startTestPartner({ after });
-const platform: TestPlatform = await startTestPlatform(
-  { after },
-  { mail: { url: mails.url, from: 'Payments <pay@duebridge.example>' } },
-);
+const mail = { url: mails.url, from: 'Payments <pay@duebridge.example>' };
+const secrets = {
+  sealKey: randomBytes(32).toString('base64'),
+  keyPepper: randomBytes(32).toString('base64'),
+  adminKey: 'admin-key-of-two-replicas',
+};
+const platform: TestPlatform = await startTestPlatform({ after }, { mail, ...secrets });
 await platform.register(partner, { partner_id: 'water', support_contact: 'help@water.example' });
 const credentials = await platform.credentials('water');
 
@@ -60,6 +70,12 @@ async function pay(account_id: string, email: string, ending: object): Promise<s
 
 const succeeded = { status: 'succeeded', posted_at: new Date().toISOString() };
 const to = (address: string): Taken[] => mails.taken.filter((mail) => mail.to === address);
+
+/** Whether each of these payments has a mail of which that is true. */
+async function queued(ids: readonly string[], condition: string): Promise<boolean> {
+  const query = `SELECT 1 FROM duebridge_platform.mails WHERE platform_payment_id = ANY($1) AND ${condition}`;
+  return (await platform.database.query(query, [ids])).length === ids.length;
+}
 
 test('a customer whose payment was posted gets one receipt, with the partner and where to get help', async () => {
   const id = await pay('a1', 'paid@example.com', succeeded);
@@ -149,29 +165,18 @@ test('a customer whose payment failed is told why, and that nothing was charged'
 test('a busy mail server loses no mail, and an accepted mail is sent once', async () => {
   mails.answer = 451;
   const id = await pay('a3', 'later@example.com', succeeded);
-  const row = async () => {
-    const [found] = await platform.database.query<{ tries: number; sent_at: string | null }>(
-      'SELECT tries, sent_at FROM duebridge_platform.mails WHERE platform_payment_id = $1',
-      [id],
-    );
-    return found;
-  };
-  await until('a first try', async () => ((await row())?.tries ?? 0) > 0);
+  await until('a first try', () => queued([id], 'tries > 0'));
   mails.answer = undefined;
-  await platform.database.query(
-    'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
-  );
   await until('it is sent', async () => {
     // A try under way may have put the pause back after us.
     await platform.database.query(
       'UPDATE duebridge_platform.mails SET due_at = now() WHERE sent_at IS NULL',
     );
-    return typeof (await row())?.sent_at === 'string';
+    return queued([id], 'sent_at IS NOT NULL');
   });
   // Another round of queueing reads the same end again, and sends nothing.
-  const other = await pay('a1', 'after@example.com', succeeded);
+  await pay('a1', 'after@example.com', succeeded);
   await until('the next mail', () => to('after@example.com').length > 0);
-  assert.ok(other);
   assert.equal(to('later@example.com').length, 1);
   assert.equal(to('paid@example.com').length, 1);
 });
@@ -179,13 +184,7 @@ test('a busy mail server loses no mail, and an accepted mail is sent once', asyn
 test('a permanent refusal ends the attempts, and neither queue nor log contains an address', async () => {
   mails.answer = 550;
   const id = await pay('a2', 'refused@example.com', succeeded);
-  await until('it is given up', async () => {
-    const rows = await platform.database.query(
-      'SELECT 1 FROM duebridge_platform.mails WHERE platform_payment_id = $1 AND given_up_at IS NOT NULL',
-      [id],
-    );
-    return rows.length === 1;
-  });
+  await until('it is given up', () => queued([id], 'given_up_at IS NOT NULL'));
   mails.answer = undefined;
   const rows = await platform.database.query(
     'SELECT to_jsonb(m)::text AS row FROM duebridge_platform.mails m',
@@ -254,6 +253,32 @@ test('mail that was off for a week starts with the latest day, and says of what 
   assert.ok(said.some(({ msg }) => msg.startsWith('mail was off for more than a day')));
 });
 
+test('a mail that takes long keeps no other with it, and none is sent twice', async () => {
+  const slow = ['slow-1@example.com', 'slow-2@example.com', 'slow-3@example.com'];
+  const ids = await Promise.all(slow.map((email) => pay('a1', email, succeeded)));
+  await until('the receipts', () => queued(ids, 'sent_at IS NOT NULL'));
+  const release = Promise.withResolvers<void>();
+  mails.held = release.promise;
+  const before = mails.taken.length;
+  const again = (but = '') =>
+    platform.database.query(
+      `UPDATE duebridge_platform.mails SET sent_at = NULL, due_at = now() WHERE platform_payment_id = ANY($1) AND platform_payment_id <> $2`,
+      [ids, but],
+    );
+  await again();
+  await until('the first', () => mails.taken.length > before);
+  // What was claimed with it would be free to others after a while.
+  await again(/Reference: (\S+)/.exec(mails.taken[before]?.text ?? '')?.[1]);
+  await startTestPlatform({ after }, { ...secrets, mail, databaseUrl: platform.database.url });
+  await until('the second, by the other replica', () => mails.taken.length > before + 1);
+  release.resolve();
+  await until('all of them', () => queued(ids, 'sent_at IS NOT NULL'));
+  await pay('a1', 'after-slow@example.com', succeeded);
+  await until('the next mail', () => to('after-slow@example.com').length > 0);
+  const counts = slow.map((address) => to(address).length);
+  assert.deepEqual(counts, [2, 2, 2]);
+});
+
 testInRealTime(
   'a mail server that accepts a connection and says nothing holds up no stop, and the slots are given back [LV5]',
   async () => {
@@ -263,10 +288,7 @@ testInRealTime(
       met.resolve();
     });
     const url = (await served({ after }, silent)).replace('http:', 'smtp:');
-    const held: TestPlatform = await startTestPlatform(
-      { after },
-      { mail: { url, from: 'Payments <pay@duebridge.example>' } },
-    );
+    const held: TestPlatform = await startTestPlatform({ after }, { mail: { ...mail, url } });
     await held.register(partner, { partner_id: 'water' });
     partner.endings.set('a1', succeeded);
     await held.pay(await held.credentials('water'), 'a1', 'silent@example.com', 2_500);

@@ -4,7 +4,7 @@
  *
  * enters: ends of payments and of refunds, read from the audit.  leaves: one mail for each, to the address the partner gave for the customer.
  * holds:  a mail is queued in the table before it is sent, once for each payment, whose row a refund queues again; one worker takes it at a time, and it is marked
- *         as sent only after the mail server accepted it. If the process dies between the two, the mail is sent again after ten
+ *         as sent only after the mail server accepted it. If the process dies between the two, the mail is sent again after fifteen
  *         minutes under the same Message-ID, by which mailboxes recognize the duplicate. Addresses are never stored in the queue or
  *         logged.
  */
@@ -22,13 +22,12 @@ import { findPayment, type PaymentRow } from '../store/payments.ts';
 
 /** Pause between polls of the queue; roughly how long a customer waits for the mail. */
 const POLL_EVERY_MS = 2_000;
-/** Mails taken per poll. */
+/** Mails sent per poll. */
 const MAILS_PER_POLL = 20;
-/** Longest an attempt may take before another worker takes the mail over. */
-const CLAIM_MINUTES = 10;
+/** When another worker takes a mail over: Nodemailer waits for one answer for ten minutes, and the server may be slow before it. */
+const CLAIM_MINUTES = 15;
 /** Attempts before a mail is given up: with the pauses between them, about a day. */
 const MAX_TRIES = 12;
-
 /** A mail that could not be sent for this long is not sent any more. */
 const LATE_HOURS = 24;
 /** Time whose payments are queued by one statement: at 1,000 payments a second some seconds of the database's work. */
@@ -101,9 +100,9 @@ const lateStatement = sql(`
     WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at < now() - interval '${LATE_HOURS} hours' RETURNING 1`);
 const claimStatement = sql(`
    UPDATE duebridge_platform.mails SET tries = tries + 1, due_at = now() + interval '${CLAIM_MINUTES} minutes'
-    WHERE platform_payment_id IN (SELECT platform_payment_id FROM duebridge_platform.mails
-                                   WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
-                                   ORDER BY due_at LIMIT ${MAILS_PER_POLL} FOR UPDATE SKIP LOCKED)
+    WHERE platform_payment_id = (SELECT platform_payment_id FROM duebridge_platform.mails
+                                  WHERE sent_at IS NULL AND given_up_at IS NULL AND due_at <= now()
+                                  ORDER BY due_at, platform_payment_id LIMIT 1 FOR UPDATE SKIP LOCKED)
    RETURNING platform_payment_id, kind, tries, queued_at::text`);
 /** Ends a mail: sent, or given up; not one that a refund has queued again meanwhile. */
 const ends = (column: 'sent_at' | 'given_up_at') =>
@@ -134,17 +133,21 @@ type Content = Pick<
 
 /** Queues and sends until `signal` aborts; resolves then. Any number of replicas may do so at once. */
 export async function keepMailing(dependencies: MailDependencies): Promise<void> {
-  const { database, log, mail } = dependencies;
+  const { database, log, mail, signal } = dependencies;
   const mailer = createTransport(mail.url);
   await repeatedly(dependencies, POLL_EVERY_MS, 'could not read the mail queue', async () => {
     await database.query(progressStatement);
     const more = await queueMails(database, log);
     const late = await database.query(lateStatement);
     if (late.length > 0) log.warn({ mails: late.length }, 'mails that are a day late are not sent');
-    const due = await database.query<Claimed>(claimStatement);
-    for (const one of due) await sendOne(dependencies, mailer, one);
+    // Each is claimed as it is sent: the claims of a batch would expire behind a mail that takes long, and wait after a stop.
+    for (let sent = 0; sent < MAILS_PER_POLL && !signal.aborted; sent += 1) {
+      const [due] = await database.query<Claimed>(claimStatement);
+      if (due === undefined) return more;
+      await sendOne(dependencies, mailer, due);
+    }
     // No pause while there is more: a backlog drains as fast as the mail server accepts it.
-    return more || due.length === MAILS_PER_POLL;
+    return true;
   });
   mailer.close();
 }
@@ -187,11 +190,9 @@ async function sendOne(
       { platform_payment_id, tries, given_up: refused, code: codeOf(error) },
       'the mail server did not accept a mail',
     );
+    const seconds = Math.min(4 * 3_600, 30 * 2 ** tries);
     if (refused) await database.query(giveUpStatement, claimed);
-    else {
-      const seconds = Math.min(4 * 3_600, 30 * 2 ** tries);
-      await database.query(laterStatement, [...claimed, seconds]);
-    }
+    else await database.query(laterStatement, [...claimed, seconds]);
     return;
   }
   await database.query(sentStatement, claimed);
@@ -250,10 +251,7 @@ export function textOf(
   const refunded = dollars.format(refunded_in_cents / 100);
   // One line, whatever it contains: the name stands in a header.
   const name = plainText(biller.name);
-  const help =
-    biller.support === null
-      ? `Questions? Contact ${name}.`
-      : `Questions? Contact ${name}: ${biller.support}`;
+  const contact = biller.support === null ? `${name}.` : `${name}: ${biller.support}`;
   const facts = [
     `Amount:    ${amount}`,
     ...(refunded_in_cents > 0 ? [`Refunded:  ${refunded}`] : []),
@@ -283,7 +281,7 @@ export function textOf(
   const note = isTest ? ['This was a test: no money was taken.', ''] : [];
   return {
     subject: isTest ? `[Test] ${subject}` : subject,
-    text: [...note, ...news, '', ...facts, '', help, ''].join('\n'),
+    text: [...note, ...news, '', ...facts, '', `Questions? Contact ${contact}`, ''].join('\n'),
   };
 }
 
