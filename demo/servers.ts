@@ -199,7 +199,7 @@ async function clientKey(platform: Platform): Promise<ClientKeyGrant> {
   if (kept !== undefined) return JSON.parse(kept) as ClientKeyGrant;
   const url = `${platform.adminUrl}/admin/v1/partners/${BILLER}/keys`;
   const grant = await call<ClientKeyGrant>('POST', url, bearer(platform.adminKey), {});
-  await writeFile(`${file}.new`, JSON.stringify(grant), { mode: 0o600 });
+  await writeFile(`${file}.new`, JSON.stringify(grant), { mode: 0o600, flush: true });
   await keepOwner(`${file}.new`, dataDirectory);
   await rename(`${file}.new`, file);
   return grant;

@@ -3,10 +3,12 @@
  * reliability -- --rounds 500` runs all of them, many times.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { keptSecret } from '@duebridge/runtime';
 import { startStandby } from '../support/standby.ts';
 import { Disk } from './disk.ts';
 import { failover, faultsOf } from './faults.ts';
@@ -46,4 +48,19 @@ test('kills, lost commits, power loss, a cut network, a newer version and a fail
   const standby = await startStandby(rig.postgres.url, true);
   closers.push(() => standby.stop());
   await rig.round(failover(standby).run);
+});
+
+test('a secret that a start has made is there after a power loss, like what the database wrote after it [F81]', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'duebridge-secret-'));
+  const disk = Disk.mount(join(folder, 'data'), 64);
+  t.after(() => {
+    disk?.remove();
+    return rm(folder, { recursive: true });
+  });
+  if (disk === undefined) return t.skip('this user may not mount a loop device');
+  const file = join(disk.folder, 'seal-key');
+  const made = await keptSecret(file);
+  await writeFile(join(disk.folder, 'wal'), 'a sealed row', { flush: true });
+  assert.ok(disk.losePower(Number(spawn('sleep', ['60']).pid)));
+  assert.equal(await keptSecret(file), made);
 });

@@ -32,7 +32,9 @@ export async function keptSecret(file: string): Promise<string> {
   const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   try {
     await makeFolder(path.dirname(file));
-    await writeFile(aside, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
+    // On the disk before any row that it seals: after a power loss an empty file would leave them closed for good.
+    const made = randomBytes(SECRET_BYTES).toString('base64');
+    await writeFile(aside, `${made}\n`, { mode: 0o600, flush: true });
     await keepOwner(aside, path.dirname(file));
     await link(aside, file).catch((error: unknown) => {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
@@ -45,8 +47,8 @@ export async function keptSecret(file: string): Promise<string> {
   } finally {
     await unlink(aside).catch(() => undefined);
   }
-  const made = await readKeptSecret(file);
-  if (made === undefined)
+  const kept = await readKeptSecret(file);
+  if (kept === undefined)
     throw new ConfigurationError(`the file ${file} was removed during the start`);
-  return made;
+  return kept;
 }
