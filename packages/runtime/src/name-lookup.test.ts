@@ -6,7 +6,7 @@ import type { LookupFunction } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { openNameLookup } from './name-lookup.ts';
 
-/** A DNS server: `answers` has the IPv4 address of a name, null for a name that does not exist; other questions are never answered. */
+/** A DNS server: `answers` has the IPv4 address of a name, null for a name that does not exist; other questions are never answered, and none for IPv6 of old.example. */
 async function dnsServer(t: TestContext, answers: Record<string, string | null>) {
   const socket = createSocket('udp4');
   const asked: string[] = [];
@@ -21,7 +21,7 @@ async function dnsServer(t: TestContext, answers: Record<string, string | null>)
     const isForIPv4 = message.readUInt16BE(at + 1) === 1;
     if (isForIPv4) asked.push(name);
     const answer = answers[name];
-    if (answer === undefined) return;
+    if (answer === undefined || (!isForIPv4 && name === 'old.example')) return;
     const isAnswered = isForIPv4 && answer !== null;
     const header = Buffer.from(message.subarray(0, 12));
     header.writeUInt16BE(answer === null ? 0x8183 : 0x8180, 2);
@@ -46,11 +46,8 @@ async function dnsServer(t: TestContext, answers: Record<string, string | null>)
 function addresses(lookup: LookupFunction, name: string): Promise<readonly string[] | string> {
   return new Promise((resolve) => {
     lookup(name, { all: true }, (error, found) => {
-      resolve(
-        error === null
-          ? (found as LookupAddress[]).map(({ address }) => address)
-          : String(error.code),
-      );
+      if (error !== null) resolve(String(error.code));
+      else resolve((found as LookupAddress[]).map(({ address }) => address));
     });
   });
 }
@@ -69,6 +66,13 @@ test('names whose DNS is silent delay nobody: neither another name nor a file', 
   ]);
   assert.deepEqual(first[0], ['192.0.2.7']);
   assert.deepEqual(new Set(await Promise.all(dead)), new Set(['EAI_AGAIN']));
+});
+
+test('a DNS server that ignores the question for IPv6 addresses, as some do, makes nobody wait for it', async (t) => {
+  const { servers } = await dnsServer(t, { 'old.example': '192.0.2.7' });
+  const dead = addresses(openNameLookup({ servers, deadlineMs: 2_000 }), 'dead.example');
+  const found = addresses(openNameLookup({ servers }), 'old.example');
+  assert.deepEqual(await Promise.race([found, dead]), ['192.0.2.7']);
 });
 
 test('a name in any case has its addresses, and one that DNS does not know is said not to exist', async (t) => {

@@ -18,6 +18,8 @@ import { systemClock, type Clock } from './clock.ts';
 
 /** A name that has not resolved by then fails; shorter than the 3 s in which a partner's connection must stand. */
 const DEADLINE_MS = 2_500;
+/** How long the addresses of one family wait for those of the other: some DNS servers ignore every question for IPv6 (RFC 4074). */
+const OTHER_FAMILY_MS = 500;
 
 /** What a test sets. */
 export interface NameLookupOptions {
@@ -60,11 +62,16 @@ async function resolve(name: string, options: NameLookupOptions): Promise<Lookup
   // One resolver for each question: it reads the current resolv.conf, and can be canceled by itself.
   const resolver = options.newResolver?.() ?? systemResolver(options.servers);
   const answered = new AbortController();
-  void clock.sleep(deadlineMs, answered.signal).then(() => resolver.cancel());
+  const cancelIn = (ms: number) => clock.sleep(ms, answered.signal).then(() => resolver.cancel());
+  void cancelIn(deadlineMs);
   try {
     const domains = name.endsWith('.') ? [] : searchDomains();
     for (const full of [name, ...domains.map((domain) => `${name}.${domain}`)]) {
-      const found = await query(resolver, full);
+      const asked = [resolver.resolve4(full), resolver.resolve6(full)];
+      void Promise.any(asked)
+        .then(() => cancelIn(OTHER_FAMILY_MS))
+        .catch(() => undefined);
+      const found = await answersOf(full, asked);
       if (found.length > 0) return found;
     }
   } finally {
@@ -80,8 +87,8 @@ function systemResolver(servers: NameLookupOptions['servers']): Resolver {
 }
 
 /** The addresses of a name; none when DNS says that it has none. Throws EAI_AGAIN when DNS does not say. */
-async function query(resolver: NameResolver, name: string): Promise<LookupAddress[]> {
-  const answers = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
+async function answersOf(name: string, asked: Promise<string[]>[]): Promise<LookupAddress[]> {
+  const answers = await Promise.allSettled(asked);
   const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
   if (found.length > 0) return found.map((address) => ({ address, family: isIP(address) }));
   const isUnknown = answers.every(
@@ -112,13 +119,9 @@ function searchDomains(): readonly string[] {
 /** The lines of a small system file as lower-case words, without comments; none when it cannot be read. */
 function linesOf(file: string): string[][] {
   try {
-    const lines = readFileSync(file, 'utf8').toLowerCase().split('\n');
-    return lines.map((line) =>
-      line
-        .replace(/[#;].*/, '')
-        .trim()
-        .split(/\s+/),
-    );
+    const text = readFileSync(file, 'utf8').replaceAll(/[#;].*/g, '');
+    const lines = text.toLowerCase().split('\n');
+    return lines.map((line) => line.trim().split(/\s+/));
   } catch {
     return [];
   }

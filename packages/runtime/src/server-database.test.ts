@@ -47,8 +47,6 @@ test('a start waits for a database that is down, says so, and ends with a code t
     await opened.close();
     comesUp.close();
   });
-  assert.deepEqual(
-    lines.slice(0, 2).map((line) => (line as { attempt: number }).attempt),
-    [1, 2],
-  );
+  const attempts = lines.slice(0, 2).map((line) => (line as { attempt: number }).attempt);
+  assert.deepEqual(attempts, [1, 2]);
 });

@@ -42,13 +42,9 @@ export function endSilentConnections(options: {
     if (!isSilent || isAsking) return;
     isAsking = true;
     try {
-      const known = await sessionsOn(
-        url,
-        watched.flatMap(({ processId }) => processId ?? []),
-      );
-      const gone = watched.filter(
-        ({ processId }) => processId !== undefined && !known.has(processId),
-      );
+      const ids = watched.flatMap(({ processId }) => processId ?? []);
+      const known = await sessionsOn(url, ids);
+      const gone = watched.filter(({ processId }) => !known.has(processId ?? 0));
       if (gone.length === 0) return;
       log.warn({ connections: gone.length }, 'the database does not know these connections: ended');
       for (const connection of gone) connection.destroy();

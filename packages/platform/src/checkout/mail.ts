@@ -201,7 +201,7 @@ async function sendOne(
 const payerStatement = sql(`
    SELECT customer_id FROM duebridge_platform.flow_payments WHERE platform_payment_id = $1`);
 const customerStatement = sql(`
-   SELECT customer_id, sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2`);
+   SELECT sealed FROM duebridge_platform.customers WHERE customer_id = $1 AND partner_id = $2`);
 
 /** The payer of a partner's payment; undefined for one that nobody confirmed, and for a person who was erased. */
 async function payerOf(
@@ -213,12 +213,10 @@ async function payerOf(
     platform_payment_id,
   ]);
   if (payer === undefined) return undefined;
-  const [row] = await database.query<{ customer_id: string; sealed: string | null }>(
-    customerStatement,
-    [payer.customer_id, partner_id],
-  );
+  const of = [payer.customer_id, partner_id];
+  const [row] = await database.query<{ sealed: string | null }>(customerStatement, of);
   if (row === undefined || row.sealed === null) return undefined;
-  return JSON.parse(sealer.open(row.sealed, `customers/${row.customer_id}`));
+  return JSON.parse(sealer.open(row.sealed, `customers/${payer.customer_id}`));
 }
 
 /** The same on every attempt, another after each refund, and reveals nothing about the payment to a mail server. */
