@@ -147,14 +147,14 @@ test('after a key leaks, the tokens and sessions made with it can be ended', asy
   const client = leaked['x-client-id'] ?? '';
   const again = { headers: bearer(token), body: {} };
   const words = ['key', 'revoke-access', client, '--partner', 'water', '--reason', 'leaked'];
-  // Another session is being opened at that moment.
+  // Another session is being opened at that moment. Two that wait for a row that is changed would go on in any order.
   const waiting = (): Promise<object[]> =>
     platform.database.query(
       `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
     );
   const { opening, ending } = await platform.database.transaction(async (tx) => {
     await tx.query(
-      `UPDATE duebridge_platform.tokens SET sessions = 1 WHERE token_hash = sha256($1)`,
+      `SELECT 1 FROM duebridge_platform.tokens WHERE token_hash = sha256($1) FOR UPDATE`,
       [token],
     );
     const opening = platform.call('POST', '/v1/flow/session', again);
