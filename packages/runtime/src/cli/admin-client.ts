@@ -87,7 +87,7 @@ async function send(
   try {
     // fetch gives up an answer that has not begun after five minutes. No redirect is followed: it would send the key to another address.
     const { request } = new URL(base).protocol === 'https:' ? https : http;
-    const call = request(`${base}${path}`, { method, headers, agent: false, timeout: SILENT_MS });
+    const call = request(`${base}${path}`, { method, headers, timeout: SILENT_MS });
     call.on('timeout', () => call.destroy()).on('error', () => undefined);
     const [answer] = (await once(call.end(content), 'response')) as [IncomingMessage];
     const said = answer.headers as Record<string, string>;
