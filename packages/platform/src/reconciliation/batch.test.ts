@@ -353,8 +353,14 @@ test('a comparison resolves what it looks for and does not find, and speaks of w
   await until('it reads', () => partner.seen.length > calls);
   await file(csv.replace('12345', '1'));
   await closeBatchNow(rig.database, batch, 'tried out', 'ada');
+  // As if a third had begun since, and had seen the other time.
+  await rig.database.query(
+    `UPDATE duebridge_platform.differences SET seen_at = '2300-01-01' WHERE kind = 'time'`,
+  );
   held.resolve();
   await slow;
+  const [, time] = await listDifferences(rig.database, { state: 'open', limit: 9 });
+  assert.match(time?.seen_at ?? '', /^2300/);
   assert.deepEqual(await open(), ['amount', 'time']);
   const since = await rig.database.query(
     'SELECT 1 FROM duebridge_platform.comparisons c JOIN duebridge_platform.batches b USING (platform_batch_id) WHERE c.compared_at >= b.closed_at',

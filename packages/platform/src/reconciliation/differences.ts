@@ -30,7 +30,7 @@ const upsertStatement = sql(`
      FROM jsonb_to_recordset($3::jsonb) AS u (id uuid, platform_payment_id text, kind text, here text, there text)
      LEFT JOIN duebridge_platform.payments p ON p.platform_payment_id = u.platform_payment_id AND p.partner_id = $2
    ON CONFLICT (platform_batch_id, platform_payment_id, kind) WHERE resolved_at IS NULL
-   DO UPDATE SET seen_at = excluded.seen_at, here = excluded.here, there = excluded.there`);
+   DO UPDATE SET seen_at = greatest(d.seen_at, excluded.seen_at), here = excluded.here, there = excluded.there`);
 const goneStatement = sql(`
    UPDATE duebridge_platform.differences d
       SET resolved_at = now(), resolved_by = $2, resolution = 'a later reconciliation no longer finds it'
