@@ -175,7 +175,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'platform/src/engine/records.ts',
     find: '        await outage.over(error);',
     replace: '        await new Promise(() => outage.over(error));',
-    seed: 17,
+    seed: 3,
   },
   {
     name: 'a payment just confirmed is left to whoever finds it',
@@ -246,7 +246,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/claims.ts',
     find: 'held.claimed_by IS NULL AS is_known',
     replace: '(held.claimed_by IS NULL OR held.claimed_by = $2) AS is_known',
-    seed: 3,
+    seed: 18,
   },
   {
     name: 'a payment that a dead replica had claimed is taken for a new one',
@@ -260,7 +260,7 @@ export const PLANTED: readonly Planted[] = [
     file: 'partner/src/post-in-own-system.ts',
     find: 'const known = await this.#lookUp(id);',
     replace: 'const known = await this.#lookUp(id).catch(() => undefined);',
-    seed: 49,
+    seed: 69,
   },
   {
     name: 'a living replica is taken for dead',
